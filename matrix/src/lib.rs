@@ -1,0 +1,1 @@
+//! What modelfarm tests.

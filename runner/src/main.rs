@@ -1,0 +1,2 @@
+//! The `modelfarm` program.
+fn main() {}
