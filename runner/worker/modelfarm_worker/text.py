@@ -1,0 +1,105 @@
+"""Token ids: from the repository's tokenizer where it has a usable one, else random within the vocabulary."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+BATCH = 2
+SEQUENCE_LENGTH = 16
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "tokenizer.model",
+)
+# Long enough that every tokenizer makes at least SEQUENCE_LENGTH tokens of each.
+_TEXTS = (
+    "The farm ran every model through the accelerator before the engineers opened their mail in the morning.",
+    "Seven numbers, 1 2 3 5 8 13 21, were written on the old wall beside a quiet river at the end of the town.",
+)
+
+
+class TextIds:
+    """Makes ids for one text configuration."""
+
+    def __init__(self, config: Any, path: Path | None, trust_remote_code: bool) -> None:
+        self._config = config
+        self._text_config = config.get_text_config() if hasattr(config, "get_text_config") else config
+        self._path = path
+        self._trust = trust_remote_code
+
+    def make(self, generator: torch.Generator) -> tuple[torch.Tensor, str]:
+        """Ids of shape (batch, sequence) and where they come from."""
+        length = min(SEQUENCE_LENGTH, position_limit(self._text_config))
+        ids = self._from_tokenizer(length)
+        if ids is not None:
+            return ids, "tokenizer"
+        ids = self.random(generator, length)
+        # Models that pool at the end-of-sequence token need exactly one in each row, and others do not mind.
+        end = _as_id(getattr(self._text_config, "eos_token_id", None))
+        if end is not None and end < self._vocabulary():
+            ids[:, -1] = end
+        return ids, "configuration"
+
+    def random(self, generator: torch.Generator, length: int) -> torch.Tensor:
+        """Ordinary tokens only: special ones make some models do other things than computing."""
+        vocabulary = self._vocabulary()
+        special = special_ids(self._config) | special_ids(self._text_config)
+        ordinary = torch.tensor([token for token in range(vocabulary) if token not in special] or [0])
+        return ordinary[torch.randint(0, len(ordinary), (BATCH, length), generator=generator)]
+
+    def _vocabulary(self) -> int:
+        size = getattr(self._text_config, "vocab_size", None)
+        if size is None:
+            size = getattr(getattr(self._text_config, "decoder", None), "vocab_size", None)
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"{type(self._text_config).__name__} says no vocab_size, which token ids need")
+        return size
+
+    def _from_tokenizer(self, length: int) -> torch.Tensor | None:
+        if self._path is None or not any((self._path / name).exists() for name in _TOKENIZER_FILES):
+            return None
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self._path, local_files_only=True, trust_remote_code=self._trust)
+            rows = [tokenizer(text, truncation=True, max_length=length)["input_ids"] for text in _TEXTS]
+        except Exception as error:
+            # A tokenizer that cannot be loaded says nothing about the model: any ids serve the comparison.
+            print(f"tokenizer not used: {type(error).__name__}: {error}")
+            return None
+        shortest = min(len(row) for row in rows)
+        ids = torch.tensor([row[:shortest] for row in rows])
+        if shortest < 2 or int(ids.max()) >= self._vocabulary() or int(ids.min()) < 0:
+            print(f"tokenizer not used: its ids do not fit a vocabulary of {self._vocabulary()}")
+            return None
+        return ids
+
+
+def position_limit(config: Any) -> int:
+    """The longest sequence that the configuration allows."""
+    for name in ("max_position_embeddings", "max_target_positions", "n_positions", "max_seq_len"):
+        value = getattr(config, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    return SEQUENCE_LENGTH
+
+
+def special_ids(config: Any) -> set[int]:
+    """Every token id that the configuration or one inside it gives a name to."""
+    found: set[int] = set()
+    for name, value in vars(config).items():
+        if name.endswith(("token_id", "token_index", "token_ids")):
+            found.update(item for item in (value if isinstance(value, list) else [value]) if isinstance(item, int))
+        elif hasattr(value, "model_type"):
+            found |= special_ids(value)
+    return found
+
+
+def _as_id(value: Any) -> int | None:
+    if isinstance(value, list) and value:
+        value = value[0]
+    return value if isinstance(value, int) and value >= 0 else None

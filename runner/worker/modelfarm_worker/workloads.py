@@ -1,0 +1,151 @@
+"""What is done with a model: `forward`, `generate`, `train-step`. Each returns the leaves, still on their device."""
+
+import inspect
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from modelfarm_worker.leaves import flatten
+from modelfarm_worker.model import RequestError
+
+NEW_TOKENS = 8
+LEARNING_RATE = 0.1
+
+Leaves = dict[str, torch.Tensor]
+Inputs = dict[str, torch.Tensor]
+
+
+@dataclass
+class Workload:
+    """How one workload is run on a model: `warm` leaves the model as it was, `run` gives the leaves."""
+
+    warm: Callable[[], Any]
+    run: Callable[[], Leaves]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def make_workload(name: str, model: torch.nn.Module, inputs: Inputs, call: Callable[..., Any]) -> Workload:
+    """The workload `name`. `call` is what stands for the model's forward: the model itself or its compiled form."""
+    match name:
+        case "forward":
+            return _forward(model, inputs, call)
+        case "generate":
+            return _generate(model, inputs)
+        case "train-step":
+            return _train_step(model, inputs, call)
+        case other:
+            raise RequestError(f"unknown workload {other!r}: expected forward, generate or train-step")
+
+
+def forward_options(model: torch.nn.Module) -> dict[str, Any]:
+    """Arguments that are not tensors: no cache where the model knows one, and outputs with names."""
+    parameters = inspect.signature(model.forward).parameters
+    open_ended = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    options: dict[str, Any] = {}
+    text_config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
+    if "use_cache" in parameters or (open_ended and hasattr(text_config, "use_cache")):
+        options["use_cache"] = False
+    if "return_dict" in parameters or open_ended:
+        options["return_dict"] = True
+    return options
+
+
+def _forward(model: torch.nn.Module, inputs: Inputs, call: Callable[..., Any]) -> Workload:
+    options = forward_options(model)
+
+    def run() -> Leaves:
+        # Not inference_mode: compiling under it corrupts the dispatch state of some backends.
+        with torch.no_grad():
+            return flatten(call(**inputs, **options))
+
+    return Workload(warm=run, run=run)
+
+
+def _generate(model: torch.nn.Module, inputs: Inputs) -> Workload:
+    if not hasattr(model, "generate") or not model.can_generate():
+        raise RequestError(f"{type(model).__name__} does not generate")
+    options: dict[str, Any] = {
+        "max_new_tokens": NEW_TOKENS,
+        "min_new_tokens": NEW_TOKENS,
+        "do_sample": False,
+        "num_beams": 1,
+        "return_dict_in_generate": True,
+        "output_logits": True,
+        # What is compiled is for the mode to say, not for the library to guess from the device.
+        "disable_compile": True,
+    }
+    workload = Workload(warm=lambda: None, run=dict)
+    # State-space models keep a state of fixed size instead of a cache: for them this is the library's only choice.
+    if not getattr(model, "_is_stateful", False):
+        options["cache_implementation"] = "static"
+    workload.facts["cache_implementation"] = options.get("cache_implementation", "model state")
+
+    def generate() -> Any:
+        with torch.no_grad():
+            return model.generate(**inputs, **options)
+
+    def run() -> Leaves:
+        began = time.monotonic()
+        result = generate()
+        # Reading the tokens is part of making them.
+        tokens = result.sequences[:, -NEW_TOKENS:].to("cpu", torch.int64)
+        elapsed = time.monotonic() - began
+        workload.facts["tokens_per_s"] = round(tokens.numel() / elapsed, 3)
+        return {"tokens": tokens, "logits": torch.stack(tuple(result.logits))}
+
+    workload.warm = generate
+    workload.run = run
+    return workload
+
+
+def _train_step(model: torch.nn.Module, inputs: Inputs, call: Callable[..., Any]) -> Workload:
+    """One step of plain SGD. The model stays in evaluation mode, which keeps dropout off and the statistics of
+    normalisation fixed: with batches of two their own noise would drown what is measured."""
+    options = forward_options(model)
+    _switch_dropout_off(model)
+    trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
+
+    def backward() -> torch.Tensor:
+        for value in trained.values():
+            value.grad = None
+        with torch.enable_grad():
+            loss = _loss(call(**inputs, **options))
+            loss.backward()
+        return loss
+
+    def run() -> Leaves:
+        loss = backward()
+        leaves: Leaves = {"loss": loss.detach()}
+        for name, value in trained.items():
+            if value.grad is not None:
+                leaves[f"gradient.{name}"] = value.grad
+        torch.optim.SGD(list(trained.values()), lr=LEARNING_RATE).step()
+        for name, value in trained.items():
+            if value.grad is not None:
+                leaves[f"parameter.{name}"] = value.detach()
+        return leaves
+
+    return Workload(warm=backward, run=run)
+
+
+def _loss(output: Any) -> torch.Tensor:
+    loss = getattr(output, "loss", None)
+    if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad:
+        return loss.reshape(())
+    for leaf in flatten(output).values():
+        if leaf.is_floating_point() and leaf.requires_grad:
+            return leaf.float().square().mean() if leaf.dtype != torch.float64 else leaf.square().mean()
+    raise RequestError("the model's output has no floating tensor that depends on its parameters: nothing to train")
+
+
+def _switch_dropout_off(model: torch.nn.Module) -> None:
+    """Also where a model drops by a number of its own rather than by a module."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        for name, value in list(vars(module).items()):
+            if "dropout" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
