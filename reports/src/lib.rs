@@ -1,1 +1,3 @@
-//! What came out.
+//! What came out: the store, queries over it, and every view of them.
+
+pub mod rows;
