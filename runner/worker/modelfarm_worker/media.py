@@ -158,7 +158,7 @@ class Media:
         return torch.randn((BATCH, frames, channels, height, width), generator=self._generator)
 
     def _features(self) -> torch.Tensor:
-        """A spectrogram: (batch, bins, frames) where the model has a fixed number of frames, else (batch, frames, bins)."""
+        """A spectrogram: (batch, bins, frames) where the number of frames is fixed, else (batch, frames, bins)."""
         fixed = find_number(self._config, "max_source_positions")
         bins = find_number(self._config, "num_mel_bins")
         if fixed is not None and bins is not None and find_number(self._config, "input_feat_per_channel") is None:

@@ -105,8 +105,13 @@ def load_reference_model(
     """As `load_model`. Without a wish, eager attention where the model has it: its products are plain matmuls,
     which the yardstick can round and float64 can compute."""
     if attention is not None:
-        return load_model(model, dtype, attention, seed)
-    try:
-        return load_model(model, dtype, "eager", seed)
-    except (ValueError, RequestError):
-        return load_model(model, dtype, None, seed)
+        loaded = load_model(model, dtype, attention, seed)
+    else:
+        try:
+            loaded = load_model(model, dtype, "eager", seed)
+        except (ValueError, RequestError):
+            loaded = load_model(model, dtype, None, seed)
+    if hasattr(loaded, "set_experts_implementation"):
+        # As with attention: a loop of plain matmuls, as grouped ones know no float64.
+        loaded.set_experts_implementation("eager")
+    return loaded

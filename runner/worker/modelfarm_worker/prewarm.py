@@ -7,6 +7,7 @@ import ctypes
 import importlib
 import importlib.metadata
 import os
+import tempfile
 
 # Modules that models, tokenizers, processors and generation import lazily; each was seen to cost time in a child.
 _LAZY_MODULES = (
@@ -15,16 +16,24 @@ _LAZY_MODULES = (
     "transformers.dynamic_module_utils",
     "transformers.feature_extraction_utils",
     "transformers.generation.utils",
+    "transformers.image_processing_backends",
     "transformers.image_processing_utils",
     "transformers.integrations",
     "transformers.masking_utils",
     "transformers.modeling_layers",
     "transformers.modeling_outputs",
     "transformers.modeling_utils",
-    "transformers.models.auto",
+    "transformers.models.auto.feature_extraction_auto",
+    "transformers.models.auto.image_processing_auto",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.processing_auto",
+    "transformers.models.auto.tokenization_auto",
+    "transformers.models.auto.video_processing_auto",
+    "transformers.models.encoder_decoder",
     "transformers.processing_utils",
     "transformers.tokenization_utils_base",
     "transformers.tokenization_utils_tokenizers",
+    "transformers.video_processing_utils",
     "tokenizers",
     "safetensors.torch",
     "sympy",
@@ -53,7 +62,7 @@ def prewarm(backend: str) -> None:
             importlib.import_module(name)
         except ImportError:
             continue  # an environment without the optional library still runs the models that do without it
-    _prewarm_compiler(torch)
+    _prewarm_model()
 
 
 def _prewarm_torchtpu() -> None:
@@ -69,13 +78,29 @@ def _prewarm_torchtpu() -> None:
         plugin.GetPjrtApi()
 
 
-def _prewarm_compiler(torch: object) -> None:
-    """One trip through Dynamo, which fills its tables of what may be traced."""
+def _prewarm_model() -> None:
+    """A whole trip of a tiny model made here: saved, loaded, called and compiled. What models share is lazy in many
+    places (checkpoint conversions, attention masks, Dynamo's and AOTAutograd's tables), and all of it is warm then."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    def doubled(value: object) -> object:
-        return value + value
-
-    torch.compile(doubled, backend="eager", dynamic=False)(torch.ones(2))
+    config = LlamaConfig(
+        vocab_size=16,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        attn_implementation="eager",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        LlamaForCausalLM(config).save_pretrained(folder)
+        model = LlamaForCausalLM.from_pretrained(folder, local_files_only=True).eval()
+    ids = torch.ones((1, 4), dtype=torch.int64)
+    with torch.no_grad():
+        model(input_ids=ids, attention_mask=ids, use_cache=False)
+        compiled = torch.compile(model, backend="aot_eager", dynamic=False)
+        compiled(input_ids=ids, attention_mask=ids, use_cache=False)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
 
