@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from modelfarm_worker.cpu_observer import operators_on_cpu
+
 _MAX_REASON_CHARACTERS = 500
 
 
@@ -17,6 +19,7 @@ class CompileReport:
         self._device_type = device_type
         self._ran: set[int] = set()
         self._compiled = 0
+        self.operators_on_cpu: set[str] = set()
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()
         torch._dynamo.utils.clear_compilation_metrics()
@@ -24,6 +27,8 @@ class CompileReport:
     def backend(self, graph: torch.fx.GraphModule, example_inputs: list[Any], **options: Any) -> Callable:
         """A Dynamo backend: the real one, with a note of each graph's first run."""
         compiled = self._backend(graph, example_inputs, **options)
+        if self._device_type != "cpu":
+            self.operators_on_cpu |= operators_on_cpu(graph.graph)
         number = self._compiled
         self._compiled += 1
         computes = any(node.op.startswith("call_") for node in graph.graph.nodes)
@@ -49,6 +54,7 @@ class CompileReport:
         ]
         return {
             "graph_count": len(self._ran),
+            "fallbacks": sorted(self.operators_on_cpu),
             "graph_breaks": [{"reason": reason, "count": count} for reason, count in breaks.most_common()],
             "recompile_count": len(recompilations),
             "recompile_reasons": sorted(set(recompilations))[:50],

@@ -1,6 +1,7 @@
 """A case: one workload of one model in one mode on one device."""
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from modelfarm_worker import leaves
 from modelfarm_worker.child import Reporter
 from modelfarm_worker.compile_report import CompileReport
+from modelfarm_worker.cpu_observer import CpuObserver
 from modelfarm_worker.model import RequestError, load_model, parse_dtype
 from modelfarm_worker.pjrt_statistics import read_pjrt_statistics
 from modelfarm_worker.workloads import make_workload
@@ -38,50 +40,89 @@ def run_case(request: dict[str, Any], reporter: Reporter) -> None:
         parameter_devices=leaves.devices(dict(model.named_parameters()) | dict(model.named_buffers())),
         input_devices=leaves.devices(inputs),
     )
-    with _mode(device, mode):
-        results, facts = _execute(request, model, inputs, reporter)
+    facts: dict[str, Any] = {}
+    try:
+        with _mode(device, mode, facts):
+            results = _execute(request, model, inputs, reporter, facts)
+    finally:
+        # Also when it failed: the plugin often knows the cause that the framework hides.
+        statistics = read_pjrt_statistics()
+        if statistics is not None:
+            facts["pjrt"] = statistics
+        reporter.facts(**facts)
     reporter.device_done()
-    files = {"outputs": leaves.write(results, Path(request["out"]), "outputs")}
-    reporter.facts(**facts)
-    reporter.done(files)
+    reporter.done({"outputs": leaves.write(results, Path(request["out"]), "outputs")})
 
 
 def _execute(
-    request: dict[str, Any], model: torch.nn.Module, inputs: dict[str, torch.Tensor], reporter: Reporter
-) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Runs the workload and reads its leaves back; with them come the facts."""
-    report = None
-    call: Any = model
-    if request["mode"] == "compiled":
-        reporter.stage("compile")
-        report = CompileReport(request["compile_backend"], torch.device(request["device"]).type)
-        # The bound method, so that both a direct call and generate() go through the compiled form.
-        model.forward = torch.compile(model.forward, backend=report.backend, dynamic=False)
-        workload = make_workload(request["workload"], model, inputs, call)
+    request: dict[str, Any],
+    model: torch.nn.Module,
+    inputs: dict[str, torch.Tensor],
+    reporter: Reporter,
+    facts: dict[str, Any],
+) -> dict[str, torch.Tensor]:
+    """Runs the workload and reads its leaves back. What is observed goes to `facts`, also if this raises."""
+    device_type = torch.device(request["device"]).type
+    with contextlib.ExitStack() as stack:
+        if request["mode"] == "compiled":
+            reporter.stage("compile")
+            report = CompileReport(request["compile_backend"], device_type)
+            stack.callback(lambda: facts.update(report.facts()))
+            # The bound method, so that both a direct call and generate() go through the compiled form.
+            model.forward = torch.compile(model.forward, backend=report.backend, dynamic=False)
+            workload = make_workload(request["workload"], model, inputs)
+            torch.manual_seed(request["seed"])
+            workload.warm()
+        else:
+            workload = make_workload(request["workload"], model, inputs)
+        reporter.stage("execute")
         torch.manual_seed(request["seed"])
-        workload.warm()
-    else:
-        workload = make_workload(request["workload"], model, inputs, call)
-    reporter.stage("execute")
-    torch.manual_seed(request["seed"])
-    before = read_pjrt_statistics()
-    outputs = workload.run()
-    after = read_pjrt_statistics()
-    facts: dict[str, Any] = {"output_devices": leaves.devices(outputs)}
-    # An error of a deferred mode surfaces at this read, which is why it belongs to the stage.
-    results = leaves.read_back(outputs)
-    facts |= workload.facts
-    if report is not None:
-        facts |= report.facts()
-    if before is not None and after is not None:
-        facts["pjrt"] = read_pjrt_statistics()
-        if "d2h_count" in before and "d2h_count" in after:
-            facts["d2h_during_execute"] = after["d2h_count"] - before["d2h_count"]
-    return results, facts
+        before = read_pjrt_statistics()
+        with _observed(request["mode"], device_type, facts):
+            outputs = workload.run()
+        after = read_pjrt_statistics()
+        facts["output_devices"] = leaves.devices(outputs)
+        if before is not None and after is not None:
+            counted = "device_to_host_count"
+            facts["d2h_during_execute"] = after.get(counted, 0) - before.get(counted, 0)
+        # An error of a deferred mode surfaces at this read, which is why it belongs to the stage.
+        results = leaves.read_back(outputs)
+        facts.update(workload.facts)
+    return results
 
 
-def _mode(device: str, mode: str) -> contextlib.AbstractContextManager:
+@contextlib.contextmanager
+def _observed(mode: str, device_type: str, facts: dict[str, Any]) -> Iterator[None]:
+    """Watches for operators on the CPU; in compiled mode the captured graphs tell them instead."""
+    if mode == "compiled" or device_type == "cpu":
+        yield
+        return
+    observer = CpuObserver()
+    try:
+        with observer:
+            yield
+    finally:
+        facts["fallbacks"] = sorted(observer.operators | set(facts.get("fallbacks", ())))
+
+
+@contextlib.contextmanager
+def _mode(device: str, mode: str, facts: dict[str, Any]) -> Iterator[None]:
     """The backend's own switch for a mode. On the CPU all eager modes are the same."""
-    if torch.device(device).type != "tpu" or mode == "compiled":
-        return contextlib.nullcontext()
-    return torch.tpu.set_eager_mode(getattr(torch.tpu.EagerMode, _EAGER_MODES[mode]))
+    if torch.device(device).type != "tpu":
+        yield
+        return
+    from torch_tpu._internal import execution_mode
+
+    # Off is its default; then an operator that it lacks is an error and not a silent trip to the CPU.
+    execution_mode.enable_cpu_fallback = False
+    eager_mode = _EAGER_MODES.get(mode)
+    try:
+        with (
+            torch.tpu.set_eager_mode(getattr(torch.tpu.EagerMode, eager_mode))
+            if eager_mode
+            else contextlib.nullcontext()
+        ):
+            yield
+    finally:
+        if execution_mode.enable_cpu_fallback:
+            facts["fallbacks"] = [*facts.get("fallbacks", ()), "any: the model switched TorchTPU's CPU fallback on"]

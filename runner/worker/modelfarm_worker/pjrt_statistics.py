@@ -21,7 +21,7 @@ def read_pjrt_statistics() -> dict[str, Any] | None:
     function.restype = ctypes.c_size_t
     buffer = ctypes.create_string_buffer(_BUFFER_BYTES)
     length = function(buffer, _BUFFER_BYTES)
-    if not 0 < length <= _BUFFER_BYTES:
+    if not 0 < length < _BUFFER_BYTES:  # the length of the whole, also where it did not fit
         return None
     statistics = json.loads(buffer.raw[:length])
     return statistics if isinstance(statistics, dict) else None

@@ -37,7 +37,7 @@ def run_reference(request: dict[str, Any], reporter: Reporter) -> None:
 
     def run(target: torch.nn.Module, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         torch.manual_seed(seed)
-        return leaves.read_back(make_workload(request["workload"], target, values, target).run())
+        return leaves.read_back(make_workload(request["workload"], target, values).run())
 
     changes_parameters = request["workload"] == "train-step"
     with matmul_precision(request["precision"] if dtype == torch.float32 else "highest"):

@@ -27,15 +27,15 @@ class Workload:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def make_workload(name: str, model: torch.nn.Module, inputs: Inputs, call: Callable[..., Any]) -> Workload:
-    """The workload `name`. `call` is what stands for the model's forward: the model itself or its compiled form."""
+def make_workload(name: str, model: torch.nn.Module, inputs: Inputs) -> Workload:
+    """The workload `name`."""
     match name:
         case "forward":
-            return _forward(model, inputs, call)
+            return _forward(model, inputs)
         case "generate":
             return _generate(model, inputs)
         case "train-step":
-            return _train_step(model, inputs, call)
+            return _train_step(model, inputs)
         case other:
             raise RequestError(f"unknown workload {other!r}: expected forward, generate or train-step")
 
@@ -53,13 +53,13 @@ def forward_options(model: torch.nn.Module) -> dict[str, Any]:
     return options
 
 
-def _forward(model: torch.nn.Module, inputs: Inputs, call: Callable[..., Any]) -> Workload:
+def _forward(model: torch.nn.Module, inputs: Inputs) -> Workload:
     options = forward_options(model)
 
     def run() -> Leaves:
         # Not inference_mode: compiling under it corrupts the dispatch state of some backends.
         with torch.no_grad():
-            return flatten(call(**inputs, **options))
+            return flatten(model(**inputs, **options))
 
     return Workload(warm=run, run=run)
 
@@ -101,7 +101,7 @@ def _generate(model: torch.nn.Module, inputs: Inputs) -> Workload:
     return workload
 
 
-def _train_step(model: torch.nn.Module, inputs: Inputs, call: Callable[..., Any]) -> Workload:
+def _train_step(model: torch.nn.Module, inputs: Inputs) -> Workload:
     """One step of plain SGD. The model stays in evaluation mode, which keeps dropout off and the statistics of
     normalisation fixed: with batches of two their own noise would drown what is measured."""
     options = forward_options(model)
@@ -112,7 +112,7 @@ def _train_step(model: torch.nn.Module, inputs: Inputs, call: Callable[..., Any]
         for value in trained.values():
             value.grad = None
         with torch.enable_grad():
-            loss = _loss(call(**inputs, **options))
+            loss = _loss(model(**inputs, **options))
             loss.backward()
         return loss
 
