@@ -1,0 +1,152 @@
+//! Compiling: programs that XLA:CPU cannot take are rewritten before the plugin sees them, and failures are recorded.
+
+use std::ffi::{c_char, c_int};
+use std::time::Instant;
+
+use crate::abi::{
+    ClientCompileArgs, CompileArgs, Error, ErrorCode, ExecutableDeserializeAndLoadArgs, Program, slice,
+};
+use crate::statistics::{CompileFailure, record_compile_failure};
+use crate::{client, counters, errors, interposer, program_scan, rewriter};
+
+/// Replaces `PJRT_Client_Compile`.
+///
+/// # Safety
+/// Called by C with a valid argument struct.
+pub unsafe extern "C" fn client_compile(args: *mut ClientCompileArgs) -> *mut Error {
+    errors::guarded("PJRT_Client_Compile", || {
+        // SAFETY: valid by the contract of the interface; the program is put back after the call.
+        unsafe {
+            let given = (*args).program;
+            let on_cpu = client::client_is_cpu((*args).client);
+            compile_program(given, on_cpu, |program| {
+                (*args).program = program;
+                let error = interposer::call(args);
+                (*args).program = given;
+                error
+            })
+        }
+    })
+}
+
+/// Replaces `PJRT_Compile`, which compiles for a topology. Without a client there is no device that could be a CPU.
+///
+/// # Safety
+/// Called by C with a valid argument struct.
+pub unsafe extern "C" fn compile(args: *mut CompileArgs) -> *mut Error {
+    errors::guarded("PJRT_Compile", || {
+        // SAFETY: valid by the contract of the interface; the program is put back after the call.
+        unsafe {
+            let given = (*args).program;
+            let on_cpu = client::client_is_cpu((*args).client);
+            compile_program(given, on_cpu, |program| {
+                (*args).program = program;
+                let error = interposer::call(args);
+                (*args).program = given;
+                error
+            })
+        }
+    })
+}
+
+/// Replaces `PJRT_Executable_DeserializeAndLoad`: what comes from a cache is counted, so that it is not missed among the
+/// compilations.
+///
+/// # Safety
+/// Called by C with a valid argument struct.
+pub unsafe extern "C" fn deserialize_and_load(args: *mut ExecutableDeserializeAndLoadArgs) -> *mut Error {
+    errors::guarded("PJRT_Executable_DeserializeAndLoad", || {
+        let start = Instant::now();
+        // SAFETY: passed on unchanged.
+        let error = unsafe { interposer::call(args) };
+        counters::DESERIALIZATIONS.add(1);
+        counters::DESERIALIZE_NS.add_time(start.elapsed());
+        error
+    })
+}
+
+/// # Safety
+/// `program` must be null or valid; `compile` must pass what it is given to the plugin.
+unsafe fn compile_program(
+    program: *const Program,
+    on_cpu: bool,
+    compile: impl FnOnce(*const Program) -> *mut Error,
+) -> *mut Error {
+    if program.is_null() {
+        return compile(program);
+    }
+    // SAFETY: not null, and valid by the caller's promise; code and format live through the call.
+    let (given, code, format) = unsafe {
+        let given = &*program;
+        (given, slice(given.code.cast::<u8>(), given.code_size), slice(given.format.cast::<u8>(), given.format_size))
+    };
+    counters::COMPILES.add(1);
+    counters::COMPILE_BYTES.add(code.len() as u64);
+    let wanted = if on_cpu && format == b"mlir" { program_scan::unsupported_composites(code) } else { Vec::new() };
+    if wanted.is_empty() {
+        return timed(code, false, || compile(program));
+    }
+
+    let start = Instant::now();
+    let rewritten = rewriter::rewrite(code);
+    counters::REWRITE_NS.add_time(start.elapsed());
+    match rewritten {
+        Ok(mut bytes) => {
+            counters::REWRITES.add(1);
+            let replacement = Program {
+                struct_size: size_of::<Program>(),
+                extension_start: given.extension_start,
+                code: bytes.as_mut_ptr().cast::<c_char>(),
+                code_size: bytes.len(),
+                format: given.format,
+                format_size: given.format_size,
+            };
+            timed(code, true, || compile(&raw const replacement))
+        }
+        Err(problem) => {
+            counters::REWRITE_FAILURES.add(1);
+            counters::COMPILE_FAILURES.add(1);
+            // The plugin must not see the program: one is known to abort the process on it.
+            let message = format!(
+                "the program holds {}, which XLA:CPU cannot compile, and rewriting it did not work: {problem}",
+                wanted.join(" and ")
+            );
+            record(problem.code() as c_int, &message, code, false);
+            errors::raise(problem.code(), message)
+        }
+    }
+}
+
+fn timed(code: &[u8], rewritten: bool, compile: impl FnOnce() -> *mut Error) -> *mut Error {
+    let start = Instant::now();
+    let error = compile();
+    counters::COMPILE_NS.add_time(start.elapsed());
+    if !error.is_null() {
+        counters::COMPILE_FAILURES.add(1);
+        let (error_code, message) = errors::describe(error);
+        record(error_code, &message, code, rewritten);
+    }
+    error
+}
+
+fn record(code: c_int, message: &str, program: &[u8], rewritten: bool) {
+    record_compile_failure(CompileFailure {
+        code,
+        message: message.to_owned(),
+        program_bytes: program.len(),
+        custom_calls: program_scan::custom_calls(program),
+        composites: program_scan::composites(program),
+        rewritten,
+    });
+}
+
+impl rewriter::Problem {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::NotConfigured => ErrorCode::FailedPrecondition,
+            Self::Unreachable(_) => ErrorCode::Unavailable,
+            Self::Lost(_) => ErrorCode::Internal,
+            Self::Refused(_) => ErrorCode::InvalidArgument,
+        }
+    }
+}
