@@ -297,9 +297,8 @@ pub enum Entry {
 }
 
 /// Bits of one element of each buffer type, by its number; 0 where it has no fixed size (invalid, token).
-const ELEMENT_BITS: [u64; 32] = [
-    0, 8, 8, 16, 32, 64, 8, 16, 32, 64, 16, 32, 64, 16, 64, 128, 8, 8, 8, 8, 8, 4, 4, 0, 2, 2, 8, 8, 8, 4, 1, 1,
-];
+const ELEMENT_BITS: [u64; 32] =
+    [0, 8, 8, 16, 32, 64, 8, 16, 32, 64, 16, 32, 64, 16, 64, 128, 8, 8, 8, 8, 8, 4, 4, 0, 2, 2, 8, 8, 8, 4, 1, 1];
 
 /// Bytes of a dense array; `None` for a type that this version does not know. Saturates instead of overflowing.
 pub fn dense_bytes(element_type: c_int, dims: &[i64]) -> Option<u64> {

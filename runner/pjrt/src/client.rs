@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::abi::{
-    Client, ClientAddressableDevicesArgs, ClientCreateArgs, ClientPlatformNameArgs, DeviceDefaultMemoryArgs, Error,
-    ErrorCode, MemoryKindArgs, NamedValue, slice, text,
+    Client, ClientAddressableDevicesArgs, ClientCreateArgs, ClientPlatformNameArgs, DeviceDefaultMemoryArgs, Error, ErrorCode,
+    MemoryKindArgs, NamedValue, slice, text,
 };
 use crate::errors::{self, lock};
 use crate::interposer;

@@ -3,9 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::time::Instant;
 
-use crate::abi::{
-    ClientCompileArgs, CompileArgs, Error, ErrorCode, ExecutableDeserializeAndLoadArgs, Program, slice,
-};
+use crate::abi::{ClientCompileArgs, CompileArgs, Error, ErrorCode, ExecutableDeserializeAndLoadArgs, Program, slice};
 use crate::statistics::{CompileFailure, record_compile_failure};
 use crate::{client, counters, errors, interposer, program_scan, rewriter};
 

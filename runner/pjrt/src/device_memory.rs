@@ -7,9 +7,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::Mutex;
 
-use crate::abi::{
-    Buffer, BufferDeleteArgs, BufferDestroyArgs, BufferIsDeletedArgs, BufferOnDeviceSizeArgs, Error, ErrorCode,
-};
+use crate::abi::{Buffer, BufferDeleteArgs, BufferDestroyArgs, BufferIsDeletedArgs, BufferOnDeviceSizeArgs, Error, ErrorCode};
 use crate::errors::{self, lock};
 use crate::{client, interposer, statistics};
 

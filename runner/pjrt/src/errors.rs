@@ -8,9 +8,7 @@ use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::abi::{
-    Error, ErrorCode, ErrorDestroyArgs, ErrorForEachPayloadArgs, ErrorGetCodeArgs, ErrorMessageArgs, text,
-};
+use crate::abi::{Error, ErrorCode, ErrorDestroyArgs, ErrorForEachPayloadArgs, ErrorGetCodeArgs, ErrorMessageArgs, text};
 use crate::interposer;
 
 struct OwnError {
@@ -52,12 +50,8 @@ fn is_own(error: *const Error) -> bool {
 
 /// What an error says, ours or the plugin's: its code and message. The error stays alive.
 pub fn describe(error: *mut Error) -> (c_int, String) {
-    let mut code = ErrorGetCodeArgs {
-        struct_size: size_of::<ErrorGetCodeArgs>(),
-        extension_start: std::ptr::null_mut(),
-        error,
-        code: 2,
-    };
+    let mut code =
+        ErrorGetCodeArgs { struct_size: size_of::<ErrorGetCodeArgs>(), extension_start: std::ptr::null_mut(), error, code: 2 };
     let mut message = ErrorMessageArgs {
         struct_size: size_of::<ErrorMessageArgs>(),
         extension_start: std::ptr::null_mut(),
@@ -75,11 +69,8 @@ pub fn describe(error: *mut Error) -> (c_int, String) {
 
 /// Frees an error, ours or the plugin's.
 pub fn discard(error: *mut Error) {
-    let mut args = ErrorDestroyArgs {
-        struct_size: size_of::<ErrorDestroyArgs>(),
-        extension_start: std::ptr::null_mut(),
-        error,
-    };
+    let mut args =
+        ErrorDestroyArgs { struct_size: size_of::<ErrorDestroyArgs>(), extension_start: std::ptr::null_mut(), error };
     // SAFETY: a whole struct; the caller gives the error up.
     unsafe { destroy(&raw mut args) };
 }

@@ -73,9 +73,7 @@ unsafe fn note_buffers(run: &LoadedExecutableExecuteArgs, outputs: &Outputs) {
             let made = slice(made.cast_const(), outputs.count);
             let sizes = outputs.measured.get_or_init(|| {
                 made.iter()
-                    .map(|buffer| {
-                        if buffer.is_null() { 0 } else { device_memory::size_on_device(*buffer).unwrap_or(0) }
-                    })
+                    .map(|buffer| if buffer.is_null() { 0 } else { device_memory::size_on_device(*buffer).unwrap_or(0) })
                     .collect()
             });
             for (buffer, bytes) in made.iter().zip(sizes) {

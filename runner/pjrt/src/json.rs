@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn hostile_text_stays_inside_its_string() {
-        let json = Object::new().text("a\"", "x\"\\\n\u{0}\u{1b}[31m\u{85}é").number("n", 3).milliseconds("ms", 1_234_567).finish();
+        let json =
+            Object::new().text("a\"", "x\"\\\n\u{0}\u{1b}[31m\u{85}é").number("n", 3).milliseconds("ms", 1_234_567).finish();
         assert_eq!(json, "{\"a\\\"\":\"x\\\"\\\\\\n\\u0000\\u001b[31m\\u0085é\",\"n\":3,\"ms\":1.234}");
     }
 }

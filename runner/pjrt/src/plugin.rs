@@ -19,10 +19,7 @@ pub struct Loaded {
 /// Loads a plugin and copies its table. The library stays loaded for the life of the process: frameworks keep the table.
 pub fn load(path: &Path) -> Result<Loaded, String> {
     let failed = |why: &str, advice: &str| {
-        format!(
-            "failed to load the PJRT plugin '{}' (from {PLUGIN_VARIABLE}): {why}. {advice}",
-            path.display()
-        )
+        format!("failed to load the PJRT plugin '{}' (from {PLUGIN_VARIABLE}): {why}. {advice}", path.display())
     };
     let reinstall = "Name the file of a PJRT plugin for this machine, or install its package again";
     if !path.is_file() {
@@ -40,10 +37,7 @@ pub fn load(path: &Path) -> Result<Loaded, String> {
         return Err(failed("it has no function GetPjrtApi, so it is not a PJRT plugin", reinstall));
     }
     if symbol as usize == crate::GetPjrtApi as *const () as usize {
-        return Err(failed(
-            "it is the interposer itself",
-            "Name the plugin that the interposer is to stand in front of",
-        ));
+        return Err(failed("it is the interposer itself", "Name the plugin that the interposer is to stand in front of"));
     }
     // SAFETY: every PJRT plugin exports this name with this signature.
     let get_api: unsafe extern "C" fn() -> *const usize = unsafe { std::mem::transmute(symbol) };
@@ -82,10 +76,7 @@ mod tests {
         std::fs::create_dir_all(&folder).expect("a scratch folder");
         let text = folder.join("text.so");
         std::fs::write(&text, "not a library").expect("a file");
-        for (path, reason) in [
-            (folder.join("absent.so"), "there is no such file"),
-            (text, "file too short"),
-        ] {
+        for (path, reason) in [(folder.join("absent.so"), "there is no such file"), (text, "file too short")] {
             let message = load(&path).err().expect("a failure");
             assert!(message.contains(&path.display().to_string()), "{message}");
             assert!(message.contains(reason), "{message}");

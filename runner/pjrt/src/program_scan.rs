@@ -17,19 +17,11 @@ pub fn unsupported_composites(program: &[u8]) -> Vec<&'static str> {
 /// Names of a program that look like custom call targets: whole identifiers that end in `_custom_call`, or that XLA and
 /// TorchTPU are known to call.
 pub fn custom_calls(program: &[u8]) -> Vec<String> {
-    const KNOWN: [&str; 6] = [
-        "Sharding",
-        "SPMDFullToShardShape",
-        "SPMDShardToFullShape",
-        "annotate_device_placement",
-        "LayoutConstraint",
-        "TopK",
-    ];
+    const KNOWN: [&str; 6] =
+        ["Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement", "LayoutConstraint", "TopK"];
     // The operations' own names, in the forms that StableHLO's versions write.
     const OPERATIONS: [&str; 2] = ["stablehlo.custom_call", "custom_call"];
-    names(program, |name| {
-        (name.ends_with("_custom_call") && !OPERATIONS.contains(&name)) || KNOWN.contains(&name)
-    })
+    names(program, |name| (name.ends_with("_custom_call") && !OPERATIONS.contains(&name)) || KNOWN.contains(&name))
 }
 
 /// Names of composites in a program: dotted names of the dialects whose operations travel as composites.

@@ -92,9 +92,8 @@ pub fn rewrite(program: &[u8]) -> Result<Vec<u8>, Problem> {
 
 fn connect() -> Result<Channel, Problem> {
     if let Some(socket) = std::env::var_os(SOCKET_VARIABLE).filter(|value| !value.is_empty()) {
-        let unreachable = |error| {
-            Problem::Unreachable(format!("socket '{}' (from {SOCKET_VARIABLE}): {error}", socket.to_string_lossy()))
-        };
+        let unreachable =
+            |error| Problem::Unreachable(format!("socket '{}' (from {SOCKET_VARIABLE}): {error}", socket.to_string_lossy()));
         let stream = UnixStream::connect(&socket).map_err(unreachable)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(unreachable)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(unreachable)?;
@@ -150,11 +149,7 @@ impl Channel {
     }
 }
 
-fn exchange(
-    writer: &mut impl Write,
-    reader: &mut impl Read,
-    program: &[u8],
-) -> std::io::Result<Result<Vec<u8>, String>> {
+fn exchange(writer: &mut impl Write, reader: &mut impl Read, program: &[u8]) -> std::io::Result<Result<Vec<u8>, String>> {
     let mut head = Vec::with_capacity(12);
     head.extend_from_slice(&MAGIC);
     head.extend_from_slice(&(program.len() as u64).to_le_bytes());
