@@ -15,6 +15,10 @@ class ProtocolError(Exception):
     """The other side said something that the protocol does not allow."""
 
 
+class ChannelEnded(Exception):
+    """The other side closed the channel between two messages."""
+
+
 class Channel:
     """One end of a socket on which each message is one JSON object on one line."""
 
@@ -76,7 +80,7 @@ class Channel:
             if message is not None:
                 return message
             if self.ended:
-                raise ProtocolError("the farm closed the channel while a reply was awaited")
+                raise ChannelEnded("the farm closed the channel while a message was awaited")
             self.read_available()
 
     def take_descriptors(self, count: int) -> list[int]:

@@ -46,9 +46,9 @@ class CompileReport:
     def facts(self) -> dict[str, Any]:
         breaks: Counter[str] = Counter()
         for reason, count in torch._dynamo.utils.counters["graph_break"].items():
-            breaks[str(reason)[:_MAX_REASON_CHARACTERS]] += count
+            breaks[_short(reason)] += count
         recompilations = [
-            str(metrics.recompile_reason)[:_MAX_REASON_CHARACTERS]
+            _short(metrics.recompile_reason)
             for metrics in torch._dynamo.utils.get_compilation_metrics()
             if metrics.recompile_reason
         ]
@@ -59,3 +59,8 @@ class CompileReport:
             "recompile_count": len(recompilations),
             "recompile_reasons": sorted(set(recompilations))[:50],
         }
+
+
+def _short(reason: str) -> str:
+    """Without the user's stack, which differs from run to run and machine to machine."""
+    return str(reason).split("User stack trace", 1)[0].strip()[:_MAX_REASON_CHARACTERS]

@@ -20,6 +20,10 @@ class UnsafeWeightsError(Exception):
     """The repository's weights could only be read by running code that comes with them."""
 
 
+class UntrustedCodeError(Exception):
+    """The model is code of its repository, and the request does not trust it."""
+
+
 def parse_dtype(name: str) -> torch.dtype:
     try:
         return _DTYPES[name]
@@ -31,13 +35,10 @@ def load_model(model: dict[str, Any], dtype: torch.dtype, attention: str | None,
     """The model that a request describes, in evaluation mode."""
     if model["harness"] != "transformers":
         raise RequestError(f"this worker drives transformers, not the harness {model['harness']!r}")
-    import transformers
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
     path = Path(model["path"])
     trust = model["trust_remote_code"] is True
-    config = transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trust)
+    config = _config(path, trust)
     kind = _model_class(path, config, model["class"], trust)
     options: dict[str, Any] = {"dtype": dtype}
     if attention is not None:
@@ -61,6 +62,20 @@ def load_model(model: dict[str, Any], dtype: torch.dtype, attention: str | None,
     return loaded.eval()
 
 
+def _config(path: Path, trust: bool) -> Any:
+    import transformers
+
+    try:
+        return transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trust)
+    except ValueError as error:
+        if not trust and "trust_remote_code" in str(error):
+            raise UntrustedCodeError(
+                "the repository's configuration is code of its own, which is not trusted: "
+                "trust this repository at this commit in the matrix to run it"
+            ) from error
+        raise
+
+
 def _model_class(path: Path, config: Any, name: str, trust_remote_code: bool) -> type:
     import transformers
 
@@ -73,10 +88,10 @@ def _model_class(path: Path, config: Any, name: str, trust_remote_code: bool) ->
                 return get_class_from_dynamic_module(reference, path, local_files_only=True)
     kind = getattr(transformers, name, None)
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
-        raise RequestError(
-            f"transformers {transformers.__version__} has no model class {name!r}"
-            + (": it is in the repository's own code, which is not trusted" if remote and not trust_remote_code else "")
-        )
+        missing = f"transformers {transformers.__version__} has no model class {name!r}"
+        if remote and not trust_remote_code:
+            raise UntrustedCodeError(f"{missing}: it is in the repository's own code, which is not trusted")
+        raise RequestError(missing)
     return kind
 
 

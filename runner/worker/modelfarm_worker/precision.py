@@ -25,9 +25,19 @@ def matmul_precision(precision: str) -> Iterator[None]:
         if precision != "highest":
             # Fused attention and fused recurrent layers would hide their products from the mode.
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+            stack.enter_context(_without_mkldnn())
             stack.enter_context(_RoundedOperands(parts=1 if precision == "medium" else 2))
         yield
+
+
+@contextlib.contextmanager
+def _without_mkldnn() -> Iterator[None]:
+    # Not the library's own context manager: that also sets a switch which warns on every machine without a GPU.
+    before = torch.backends.mkldnn.set_flags(False)[0]
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.set_flags(before)
 
 
 def split_bfloat16(value: torch.Tensor, parts: int) -> list[torch.Tensor]:

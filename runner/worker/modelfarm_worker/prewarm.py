@@ -82,8 +82,11 @@ def _prewarm_model() -> None:
     """A whole trip of a tiny model made here: saved, loaded, called and compiled. What models share is lazy in many
     places (checkpoint conversions, attention masks, Dynamo's and AOTAutograd's tables), and all of it is warm then."""
     import torch
+    import transformers
     from transformers import LlamaConfig, LlamaForCausalLM
 
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     config = LlamaConfig(
         vocab_size=16,
         hidden_size=8,

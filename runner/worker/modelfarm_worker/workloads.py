@@ -14,6 +14,27 @@ from modelfarm_worker.model import RequestError
 NEW_TOKENS = 8
 LEARNING_RATE = 0.1
 
+# What a repository may ask for besides taking the best token, early stops included. All of it is switched off, so that
+# each token is the argmax of its logits.
+_CHANGES_OF_LOGITS = (
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "encoder_no_repeat_ngram_size",
+    "encoder_repetition_penalty",
+    "eos_token_id",
+    "exponential_decay_length_penalty",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "guidance_scale",
+    "min_length",
+    "min_new_tokens",
+    "no_repeat_ngram_size",
+    "repetition_penalty",
+    "sequence_bias",
+    "stop_strings",
+    "suppress_tokens",
+)
+
 Leaves = dict[str, torch.Tensor]
 Inputs = dict[str, torch.Tensor]
 
@@ -69,7 +90,6 @@ def _generate(model: torch.nn.Module, inputs: Inputs) -> Workload:
         raise RequestError(f"{type(model).__name__} does not generate")
     options: dict[str, Any] = {
         "max_new_tokens": NEW_TOKENS,
-        "min_new_tokens": NEW_TOKENS,
         "do_sample": False,
         "num_beams": 1,
         "return_dict_in_generate": True,
@@ -77,6 +97,9 @@ def _generate(model: torch.nn.Module, inputs: Inputs) -> Workload:
         # What is compiled is for the mode to say, not for the library to guess from the device.
         "disable_compile": True,
     }
+    for name in _CHANGES_OF_LOGITS:
+        if hasattr(model.generation_config, name):
+            setattr(model.generation_config, name, None)
     workload = Workload(warm=lambda: None, run=dict)
     # State-space models keep a state of fixed size instead of a cache: for them this is the library's only choice.
     if not getattr(model, "_is_stateful", False):

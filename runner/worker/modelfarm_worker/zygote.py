@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from modelfarm_worker import PROTOCOL
-from modelfarm_worker.channel import Channel, ProtocolError
+from modelfarm_worker.channel import Channel, ChannelEnded, ProtocolError
 
 EXIT_PROTOCOL = 2
 _PR_SET_DUMPABLE = 4
@@ -181,8 +181,8 @@ def serve() -> int:
     except ProtocolError as error:
         print(f"modelfarm_worker: failed to follow the control socket: {error}", file=sys.stderr)
         return EXIT_PROTOCOL
-    except (BrokenPipeError, ConnectionResetError):
-        return 0  # the farm is gone, which is an end of file
+    except (ChannelEnded, BrokenPipeError, ConnectionResetError):
+        return 0  # the farm is gone
     finally:
         zygote.kill_all()
     return 0
