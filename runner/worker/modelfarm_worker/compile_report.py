@@ -24,8 +24,14 @@ class CompileReport:
         torch._dynamo.utils.counters.clear()
         torch._dynamo.utils.clear_compilation_metrics()
 
-    def backend(self, graph: torch.fx.GraphModule, example_inputs: list[Any], **options: Any) -> Callable:
-        """A Dynamo backend: the real one, with a note of each graph's first run."""
+        def counted(graph: torch.fx.GraphModule, example_inputs: list[Any], **options: Any) -> Callable:
+            return self._compile(graph, example_inputs, **options)
+
+        # A Dynamo backend: the real one, with a note of each graph's first run. It is a function and not a method
+        # because transformers copies configurations deeply, and with a method would copy this object.
+        self.backend = counted
+
+    def _compile(self, graph: torch.fx.GraphModule, example_inputs: list[Any], **options: Any) -> Callable:
         compiled = self._backend(graph, example_inputs, **options)
         if self._device_type != "cpu":
             self.operators_on_cpu |= operators_on_cpu(graph.graph)

@@ -13,7 +13,8 @@ from modelfarm_worker.compile_report import CompileReport
 from modelfarm_worker.cpu_observer import CpuObserver
 from modelfarm_worker.model import RequestError, load_model, parse_dtype
 from modelfarm_worker.pjrt_statistics import read_pjrt_statistics
-from modelfarm_worker.workloads import make_workload
+from modelfarm_worker.place import place
+from modelfarm_worker.workloads import compile_model, make_workload
 
 _EAGER_MODES = {
     "strict-eager": "DEFER_NEVER",
@@ -34,11 +35,12 @@ def run_case(request: dict[str, Any], reporter: Reporter) -> None:
     reporter.wait_device()
     reporter.stage("place")
     torch.set_float32_matmul_precision(request["precision"])
-    model.to(device)
+    untied = place(model, device)
     inputs = {name: value.to(device) for name, value in host_inputs.items()}
     reporter.facts(
         parameter_devices=leaves.devices(dict(model.named_parameters()) | dict(model.named_buffers())),
         input_devices=leaves.devices(inputs),
+        untied_parameters=untied,
     )
     facts: dict[str, Any] = {}
     try:
@@ -68,8 +70,7 @@ def _execute(
             reporter.stage("compile")
             report = CompileReport(request["compile_backend"], device_type)
             stack.callback(lambda: facts.update(report.facts()))
-            # The bound method, so that both a direct call and generate() go through the compiled form.
-            model.forward = torch.compile(model.forward, backend=report.backend, dynamic=False)
+            compile_model(model, request["workload"], report.backend)
             workload = make_workload(request["workload"], model, inputs)
             torch.manual_seed(request["seed"])
             workload.warm()

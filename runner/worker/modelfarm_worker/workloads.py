@@ -94,15 +94,16 @@ def _generate(model: torch.nn.Module, inputs: Inputs) -> Workload:
         "num_beams": 1,
         "return_dict_in_generate": True,
         "output_logits": True,
-        # What is compiled is for the mode to say, not for the library to guess from the device.
-        "disable_compile": True,
     }
+    if getattr(model.generation_config, "compile_config", None) is None:
+        # What is compiled is for the mode to say, not for the library to guess from the device.
+        options["disable_compile"] = True
     for name in _CHANGES_OF_LOGITS:
         if hasattr(model.generation_config, name):
             setattr(model.generation_config, name, None)
     workload = Workload(warm=lambda: None, run=dict)
     # State-space models keep a state of fixed size instead of a cache: for them this is the library's only choice.
-    if not getattr(model, "_is_stateful", False):
+    if _has_static_cache(model):
         options["cache_implementation"] = "static"
     workload.facts["cache_implementation"] = options.get("cache_implementation", "model state")
 
@@ -122,6 +123,24 @@ def _generate(model: torch.nn.Module, inputs: Inputs) -> Workload:
     workload.warm = generate
     workload.run = run
     return workload
+
+
+def _has_static_cache(model: torch.nn.Module) -> bool:
+    return not getattr(model, "_is_stateful", False)
+
+
+def compile_model(model: torch.nn.Module, workload: str, backend: Callable[..., Any]) -> None:
+    """Makes `workload` run compiled. With a static cache, transformers itself keeps the prompt's pass eager (the cache
+    is made in it) and compiles the one that is repeated; everywhere else the model's forward is compiled."""
+    if workload == "generate" and model.can_generate() and _has_static_cache(model):
+        from transformers import CompileConfig
+
+        compile_config = CompileConfig(backend=backend, dynamic=False, fullgraph=False, mode=None)
+        compile_config._compile_all_devices = True
+        model.generation_config.compile_config = compile_config
+        model.generation_config.disable_compile = False
+        return
+    model.forward = torch.compile(model.forward, backend=backend, dynamic=False)
 
 
 def _train_step(model: torch.nn.Module, inputs: Inputs) -> Workload:
