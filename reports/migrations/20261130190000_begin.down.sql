@@ -1,0 +1,11 @@
+DROP TABLE artifacts;
+DROP TABLE model_references;
+DROP TABLE events;
+DROP TABLE attempt_details;
+DROP TABLE attempts;
+DROP TABLE cases;
+DROP TABLE models;
+DROP TABLE environments;
+DROP TABLE run_shards;
+DROP TABLE runs;
+DROP TABLE plans;

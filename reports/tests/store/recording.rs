@@ -1,0 +1,210 @@
+//! What is recorded comes back.
+
+use modelfarm_matrix::attempt::Attempt;
+use modelfarm_matrix::event::Event;
+use modelfarm_matrix::outcome::Outcome;
+use modelfarm_reports::query::ResultFilter;
+use modelfarm_reports::rows::{AttemptDetail, ResultRow, RunState};
+use modelfarm_reports::store::{NewRun, StoreError, rfc3339};
+use proptest::prelude::*;
+
+use crate::databases::{every_kind, open, sqlite};
+use crate::samples::{any_attempt, case, cases, failed, new_run, passed};
+
+/// What an attempt must look like when it comes back.
+fn expected(run_id: &str, attempt: &Attempt) -> AttemptDetail {
+    let attempt = attempt.clone();
+    AttemptDetail {
+        row: ResultRow {
+            case_id: attempt.case.id(),
+            run_id: run_id.to_owned(),
+            attempt: attempt.attempt,
+            model: attempt.case.model,
+            revision: attempt.revision,
+            architecture: attempt.architecture,
+            class: attempt.case.class,
+            harness: attempt.case.harness,
+            weights: attempt.case.weights,
+            workload: attempt.case.workload,
+            inputs: attempt.case.inputs,
+            dtype: attempt.case.dtype,
+            precision: attempt.case.precision,
+            attention: attempt.case.attention,
+            target: attempt.case.target,
+            mode: attempt.case.mode,
+            check: attempt.check,
+            outcome: attempt.outcome,
+            stage: attempt.stage,
+            fault: attempt.fault,
+            verdict: attempt.verdict,
+            signature: attempt.signature,
+            message: attempt.message,
+            duration_ms: attempt.duration_ms,
+            started_at: rfc3339(attempt.started_at),
+            host: attempt.host,
+            metrics: attempt.metrics,
+            environment_id: attempt.environment_id,
+        },
+        expectation_reason: attempt.expectation_reason,
+        traceback: attempt.traceback,
+        output_tail: attempt.output_tail,
+        farm_overhead_ms: attempt.farm_overhead_ms,
+        inputs_hash: attempt.inputs_hash,
+        reference_key: attempt.reference_key,
+        leaves: attempt.leaves,
+        facts: attempt.facts,
+        evidence: serde_json::to_value(attempt.evidence).unwrap(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #[test]
+    fn any_attempt_comes_back_as_it_was(attempts in prop::collection::vec(any_attempt(), 1..8)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            for database in every_kind().await {
+                let store = open(&database).await;
+                let run = store.begin_run(&new_run(&[])).await.unwrap();
+                for attempt in &attempts {
+                    store.finish_attempt(&run, attempt).await.unwrap();
+                    let id = attempt.case.id();
+                    let found = store.attempts_of(&format!("{}/{id}/{}", run.run_id(), attempt.attempt), None).await.unwrap();
+                    prop_assert_eq!(found, vec![expected(run.run_id(), attempt)]);
+                }
+                let rows = store.results(&ResultFilter::default()).await.unwrap();
+                prop_assert_eq!(rows.len(), attempts.len());
+                store.close().await;
+            }
+            Ok(())
+        })?;
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_and_its_event_are_visible_together_and_only_once() {
+    for database in every_kind().await {
+        let store = open(&database).await;
+        let run = store.begin_run(&new_run(&cases(1))).await.unwrap();
+        let started = Event::AttemptStarted { case_id: case(0).id(), attempt: 1 };
+        assert_eq!(store.append_event(&run, &started).await.unwrap(), 1);
+        assert_eq!(store.finish_attempt(&run, &failed(&case(0))).await.unwrap(), 2);
+        let error = store.finish_attempt(&run, &passed(&case(0))).await.unwrap_err();
+        assert!(matches!(error, StoreError::AttemptExists { attempt: 1, .. }), "{error}");
+        let events = store.events("latest", 0, 10).await.unwrap();
+        assert_eq!(events.len(), 2);
+        assert_eq!(events[0].event, started);
+        assert!(matches!(events[1].event, Event::AttemptFinished { outcome: Outcome::RuntimeError, unexpected: true, .. }));
+        assert_eq!(store.events("latest", 1, 10).await.unwrap(), events[1..]);
+        assert_eq!(store.append_event(&run, &Event::RunFinished { interrupted: false }).await.unwrap(), 3);
+    }
+}
+
+#[tokio::test]
+async fn nul_in_a_text_becomes_the_replacement_character() {
+    for database in every_kind().await {
+        let store = open(&database).await;
+        let run = store.begin_run(&new_run(&cases(1))).await.unwrap();
+        let mut attempt = failed(&case(0));
+        attempt.message = Some("a\0b".into());
+        attempt.facts = serde_json::json!({"a\0": "\0"});
+        store.finish_attempt(&run, &attempt).await.unwrap();
+        let found = store.attempts_of(case(0).id().as_str(), None).await.unwrap();
+        assert_eq!(found[0].row.message.as_deref(), Some("a\u{fffd}b"));
+        assert_eq!(found[0].facts, attempt.facts);
+    }
+}
+
+#[tokio::test]
+async fn the_last_attempt_counts_and_a_retry_is_not_final() {
+    for database in every_kind().await {
+        let store = open(&database).await;
+        let new = new_run(&cases(2));
+        let run = store.begin_run(&new).await.unwrap();
+        store.finish_attempt_before_retry(&run, &failed(&case(0))).await.unwrap();
+        assert!(store.final_cases(&run).await.unwrap().is_empty());
+        assert_eq!(store.last_attempts(&run).await.unwrap()[&case(0).id()], 1);
+        assert_eq!(store.run("latest").await.unwrap().finished, 0);
+        store.finish_attempt(&run, &Attempt { attempt: 2, ..passed(&case(0)) }).await.unwrap();
+        store.finish_attempt(&run, &failed(&case(1))).await.unwrap();
+        let filter = ResultFilter { run: Some("latest".into()), final_only: true, ..ResultFilter::default() };
+        let numbers: Vec<u32> = store.results(&filter).await.unwrap().iter().map(|row| row.attempt).collect();
+        assert_eq!(numbers, [2, 1]);
+        assert_eq!(store.results(&ResultFilter { final_only: false, ..filter }).await.unwrap().len(), 3);
+        let row = store.run("latest").await.unwrap();
+        assert_eq!((row.state, row.planned, row.finished), (RunState::Running, 2, 2));
+        assert_eq!((row.pass, row.fail, row.inconclusive, row.unexpected), (1, 1, 0, 1));
+        assert_eq!(row.farm_overhead_ms_median, Some(41.5));
+        assert_eq!(row.environments, ["e1"]);
+        store.end_shard(&run, RunState::Complete).await.unwrap();
+        assert_eq!(store.run("latest").await.unwrap().state, RunState::Complete);
+    }
+}
+
+#[tokio::test]
+async fn filters_leave_out_what_they_do_not_name() {
+    let database = sqlite();
+    let store = open(&database).await;
+    let run = store.begin_run(&new_run(&cases(4))).await.unwrap();
+    for number in 0..4 {
+        let attempt = if number % 2 == 0 { passed(&case(number)) } else { failed(&case(number)) };
+        store.finish_attempt(&run, &attempt).await.unwrap();
+    }
+    let models = |filter: ResultFilter| {
+        let store = store.clone();
+        async move {
+            let rows = store.results(&filter).await.unwrap();
+            rows.iter().map(|row| row.model.name().to_owned()).collect::<Vec<_>>()
+        }
+    };
+    let all = ResultFilter::default();
+    assert_eq!(models(all.clone()).await, ["tiny-0", "tiny-1", "tiny-2", "tiny-3"]);
+    assert_eq!(models(ResultFilter { outcomes: vec![Outcome::Pass], ..all.clone() }).await, ["tiny-0", "tiny-2"]);
+    assert_eq!(models(ResultFilter { cases: vec![case(3).id(), case(1).id()], ..all.clone() }).await, ["tiny-1", "tiny-3"]);
+    assert_eq!(models(ResultFilter { models: vec!["zoo/tiny-2".into()], ..all.clone() }).await, ["tiny-2"]);
+    assert_eq!(models(ResultFilter { limit: Some(1), ..all.clone() }).await, ["tiny-0"]);
+    let hostile = vec!["x') OR 1=1 --".to_owned(), "\0".to_owned()];
+    assert!(models(ResultFilter { targets: hostile, ..all.clone() }).await.is_empty());
+    assert!(models(ResultFilter { architectures: vec!["bert".into()], ..all }).await.is_empty());
+}
+
+#[tokio::test]
+async fn runs_are_found_by_what_people_call_them() {
+    for database in every_kind().await {
+        let store = open(&database).await;
+        let none = store.resolve_run("latest").await.unwrap_err().to_string();
+        assert!(none.contains("holds no run yet"), "{none}");
+        let mut ids = Vec::new();
+        for first in ["aaaa0000", "aaaa1111", "bbbb0000"] {
+            let id = format!("{first}-7a2b-7c3d-8e4f-5a6b7c8d9e0f");
+            store.begin_run(&NewRun { run_id: id.clone(), ..new_run(&[]) }).await.unwrap();
+            ids.push(id);
+            tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+        }
+        assert_eq!(store.resolve_run("latest").await.unwrap(), ids[2]);
+        assert_eq!(store.resolve_run("latest~2").await.unwrap(), ids[0]);
+        assert_eq!(store.resolve_run("AAAA1").await.unwrap(), ids[1]);
+        assert_eq!(store.resolve_run(&ids[0]).await.unwrap(), ids[0]);
+        assert!(matches!(store.resolve_run("aaaa").await.unwrap_err(), StoreError::AmbiguousRun { .. }));
+        for wrong in ["latest~3", "cccc", "%", "", "last"] {
+            let error = store.resolve_run(wrong).await.unwrap_err();
+            assert!(matches!(error, StoreError::NoSuchRun { .. }), "{wrong}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_continued_only_with_its_own_plan() {
+    let database = sqlite();
+    let store = open(&database).await;
+    let new = new_run(&cases(3));
+    let run = store.begin_run(&new).await.unwrap();
+    store.finish_attempt(&run, &passed(&case(1))).await.unwrap();
+    let again = store.begin_run(&new).await.unwrap();
+    assert_eq!(store.final_cases(&again).await.unwrap().into_iter().collect::<Vec<_>>(), [case(1).id()]);
+    let other = NewRun { plan_id: "fedcba9876543210".into(), ..new.clone() };
+    assert!(matches!(store.begin_run(&other).await.unwrap_err(), StoreError::PlanDiffers { .. }));
+    let wrong = NewRun { run_id: "nightly".into(), ..new };
+    assert!(matches!(store.begin_run(&wrong).await.unwrap_err(), StoreError::RunId(_)));
+    assert_eq!(store.runs(None).await.unwrap().len(), 1);
+}
