@@ -128,11 +128,17 @@ fn timed(code: &[u8], rewritten: bool, compile: impl FnOnce() -> *mut Error) -> 
 }
 
 fn record(code: c_int, message: &str, program: &[u8], rewritten: bool) {
+    let mut custom_calls = program_scan::custom_calls(program);
+    if let Some(target) = program_scan::custom_call_in_message(message)
+        && !custom_calls.contains(&target)
+    {
+        custom_calls.push(target);
+    }
     record_compile_failure(CompileFailure {
         code,
         message: message.to_owned(),
         program_bytes: program.len(),
-        custom_calls: program_scan::custom_calls(program),
+        custom_calls,
         composites: program_scan::composites(program),
         rewritten,
     });

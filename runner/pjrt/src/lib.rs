@@ -11,6 +11,8 @@ mod counters;
 mod device_memory;
 mod errors;
 mod execute;
+#[cfg(test)]
+mod fake_plugin;
 mod interposer;
 mod json;
 mod memory_kinds;
@@ -19,6 +21,8 @@ mod program_scan;
 mod rewriter;
 mod statistics;
 mod table;
+#[cfg(test)]
+mod through_the_table;
 mod transfer;
 
 pub use interposer::PLUGIN_VARIABLE;

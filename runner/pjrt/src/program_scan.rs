@@ -24,6 +24,15 @@ pub fn custom_calls(program: &[u8]) -> Vec<String> {
     names(program, |name| (name.ends_with("_custom_call") && !OPERATIONS.contains(&name)) || KNOWN.contains(&name))
 }
 
+/// The custom call target that a compiler's message names, in the two forms that XLA has for a target without a handler.
+pub fn custom_call_in_message(message: &str) -> Option<String> {
+    let after = ["handler registered for ", "custom call to "]
+        .iter()
+        .find_map(|marker| message.split_once(marker).map(|(_, after)| after))?;
+    let target: String = after.chars().take_while(|c| c.is_ascii() && is_name_byte(*c as u8)).take(100).collect();
+    (!target.is_empty()).then_some(target)
+}
+
 /// Names of composites in a program: dotted names of the dialects whose operations travel as composites.
 pub fn composites(program: &[u8]) -> Vec<String> {
     names(program, |name| name.starts_with("chlo.") || name.starts_with("tpu.") || name.starts_with("composite."))
@@ -59,6 +68,20 @@ fn is_name_byte(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_compilers_message_names_the_target() {
+        let target = |message| custom_call_in_message(message);
+        assert_eq!(
+            target("No FFI handler registered for LuDecomposition on a platform Host").as_deref(),
+            Some("LuDecomposition")
+        );
+        assert_eq!(
+            target("No registered implementation for untyped custom call to tpu_custom_call for Host").as_deref(),
+            Some("tpu_custom_call")
+        );
+        assert_eq!(target("out of memory"), None);
+    }
 
     #[test]
     fn names_are_found_whole() {

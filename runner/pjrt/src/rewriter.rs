@@ -64,6 +64,15 @@ struct Connection {
     channel: Channel,
 }
 
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if let Self::Process { child, .. } = self {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 static CONNECTION: Mutex<Option<Connection>> = Mutex::new(None);
 
 /// Returns the program with its composites replaced by calls of their decompositions.
@@ -71,16 +80,17 @@ pub fn rewrite(program: &[u8]) -> Result<Vec<u8>, Problem> {
     let process = std::process::id();
     let mut slot = lock(&CONNECTION);
     if slot.as_ref().is_some_and(|connection| connection.process != process) {
-        // A parent's connection: closing this copy of it leaves the parent's alone, and its child is not ours to reap.
-        if let Some(Connection { channel: Channel::Process { child, input, output }, .. }) = slot.take() {
-            drop((input, output));
-            std::mem::forget(child);
-        }
+        // A parent's connection: it stays the parent's, and a process behind it is not ours to end.
+        std::mem::forget(slot.take());
     }
-    let mut connection = match slot.take() {
-        Some(connection) => connection,
-        None => Connection { process, channel: connect()? },
-    };
+    // A connection from before may have died since, and says nothing about this program: one more try with a new one.
+    if let Some(mut connection) = slot.take()
+        && let Ok(answer) = connection.channel.ask(program)
+    {
+        *slot = Some(connection);
+        return answer.map_err(Problem::Refused);
+    }
+    let mut connection = Connection { process, channel: connect()? };
     match connection.channel.ask(program) {
         Ok(answer) => {
             *slot = Some(connection);
