@@ -29,12 +29,13 @@ class CompileReport:
 
         # A Dynamo backend: the real one, with a note of each graph's first run. It is a function and not a method
         # because transformers copies configurations deeply, and with a method would copy this object.
+        counted.__name__ = backend  # errors name it
         self.backend = counted
 
     def _compile(self, graph: torch.fx.GraphModule, example_inputs: list[Any], **options: Any) -> Callable:
-        compiled = self._backend(graph, example_inputs, **options)
         if self._device_type != "cpu":
             self.operators_on_cpu |= operators_on_cpu(graph.graph)
+        compiled = self._backend(graph, example_inputs, **options)
         number = self._compiled
         self._compiled += 1
         computes = any(node.op.startswith("call_") for node in graph.graph.nodes)
@@ -49,6 +50,10 @@ class CompileReport:
 
         return run
 
+    def forget_runs(self) -> None:
+        """Counts from here on: what ran before was to compile."""
+        self._ran.clear()
+
     def facts(self) -> dict[str, Any]:
         breaks: Counter[str] = Counter()
         for reason, count in torch._dynamo.utils.counters["graph_break"].items():
@@ -60,7 +65,6 @@ class CompileReport:
         ]
         return {
             "graph_count": len(self._ran),
-            "fallbacks": sorted(self.operators_on_cpu),
             "graph_breaks": [{"reason": reason, "count": count} for reason, count in breaks.most_common()],
             "recompile_count": len(recompilations),
             "recompile_reasons": sorted(set(recompilations))[:50],
@@ -68,5 +72,6 @@ class CompileReport:
 
 
 def _short(reason: str) -> str:
-    """Without the user's stack, which differs from run to run and machine to machine."""
-    return str(reason).split("User stack trace", 1)[0].strip()[:_MAX_REASON_CHARACTERS]
+    """Without the user's stack, which differs from machine to machine, and without where to read more."""
+    text = str(reason).split("User stack trace", 1)[0].split("For more details", 1)[0]
+    return text.strip()[:_MAX_REASON_CHARACTERS]

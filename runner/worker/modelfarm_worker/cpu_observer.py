@@ -11,6 +11,8 @@ _MOVES = {
     "_to_copy",
     "_local_scalar_dense",
     "_pin_memory",
+    "_reshape_alias",
+    "_unsafe_view",
     "alias",
     "clone",
     "copy_",
@@ -26,6 +28,11 @@ class CpuObserver(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.operators: set[str] = set()
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled code runs as it would without this mode; what a model does between its graphs is seen."""
+        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         for value in _tensors(args):

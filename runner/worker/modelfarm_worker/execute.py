@@ -66,6 +66,7 @@ def _execute(
     """Runs the workload and reads its leaves back. What is observed goes to `facts`, also if this raises."""
     device_type = torch.device(request["device"]).type
     with contextlib.ExitStack() as stack:
+        report = None
         if request["mode"] == "compiled":
             reporter.stage("compile")
             report = CompileReport(request["compile_backend"], device_type)
@@ -74,12 +75,13 @@ def _execute(
             workload = make_workload(request["workload"], model, inputs)
             torch.manual_seed(request["seed"])
             workload.warm()
+            report.forget_runs()
         else:
             workload = make_workload(request["workload"], model, inputs)
         reporter.stage("execute")
         torch.manual_seed(request["seed"])
         before = read_pjrt_statistics()
-        with _observed(request["mode"], device_type, facts):
+        with _observed(device_type, report, facts):
             outputs = workload.run()
         after = read_pjrt_statistics()
         facts["output_devices"] = leaves.devices(outputs)
@@ -93,9 +95,9 @@ def _execute(
 
 
 @contextlib.contextmanager
-def _observed(mode: str, device_type: str, facts: dict[str, Any]) -> Iterator[None]:
-    """Watches for operators on the CPU; in compiled mode the captured graphs tell them instead."""
-    if mode == "compiled" or device_type == "cpu":
+def _observed(device_type: str, report: CompileReport | None, facts: dict[str, Any]) -> Iterator[None]:
+    """Watches for operators on the CPU: those that run between graphs as they run, those in graphs by the graphs."""
+    if device_type == "cpu":
         yield
         return
     observer = CpuObserver()
@@ -103,7 +105,8 @@ def _observed(mode: str, device_type: str, facts: dict[str, Any]) -> Iterator[No
         with observer:
             yield
     finally:
-        facts["fallbacks"] = sorted(observer.operators | set(facts.get("fallbacks", ())))
+        in_graphs = report.operators_on_cpu if report is not None else set()
+        facts["fallbacks"] = sorted(observer.operators | in_graphs)
 
 
 @contextlib.contextmanager

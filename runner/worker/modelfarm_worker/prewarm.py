@@ -7,6 +7,7 @@ import ctypes
 import importlib
 import importlib.metadata
 import os
+import sys
 import tempfile
 
 # Modules that models, tokenizers, processors and generation import lazily; each was seen to cost time in a child.
@@ -45,8 +46,8 @@ _LAZY_MODULES = (
 )
 
 
-def prewarm(backend: str) -> None:
-    """Imports and warms what a child of `backend` (`torchtpu` or `cpu`) needs."""
+def prewarm(backend: str, architectures: list[str]) -> None:
+    """Imports and warms what a child of `backend` (`torchtpu` or `cpu`) needs, and the code of some architectures."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     # numpy's BLAS starts its threads at import, and they do not survive the fork.
@@ -63,6 +64,10 @@ def prewarm(backend: str) -> None:
         except ImportError:
             continue  # an environment without the optional library still runs the models that do without it
     _prewarm_model()
+    for name in ("modelfarm_worker.reference", "modelfarm_worker.execute"):
+        importlib.import_module(name)
+    for architecture in architectures:
+        _import_architecture(architecture)
 
 
 def _prewarm_torchtpu() -> None:
@@ -106,6 +111,21 @@ def _prewarm_model() -> None:
         compiled(input_ids=ids, attention_mask=ids, use_cache=False)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
+
+
+def _import_architecture(architecture: str) -> None:
+    """The library's own code for an architecture. The name comes from a model, so it may be of any kind."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES, model_type_to_module_name
+
+    if architecture not in CONFIG_MAPPING_NAMES:
+        return
+    module = model_type_to_module_name(architecture)
+    for part in ("configuration", "modeling"):
+        try:
+            importlib.import_module(f"transformers.models.{module}.{part}_{module}")
+        except Exception as error:
+            # The job that needs it will say so; here it only costs the time that would have been saved.
+            print(f"modelfarm_worker: {architecture} not preloaded: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def package_versions() -> dict[str, str]:

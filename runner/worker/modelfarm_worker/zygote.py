@@ -18,6 +18,7 @@ from typing import Any
 
 from modelfarm_worker import PROTOCOL
 from modelfarm_worker.channel import Channel, ChannelEnded, ProtocolError
+from modelfarm_worker.child import run_child
 
 EXIT_PROTOCOL = 2
 _PR_SET_DUMPABLE = 4
@@ -84,8 +85,6 @@ class Zygote:
         if pid == 0:
             # Nothing of the child may run on into the parent's loop, whatever is raised.
             try:
-                from modelfarm_worker.child import run_child
-
                 run_child(channel, output, request)
             finally:
                 os._exit(70)
@@ -198,7 +197,7 @@ def start(control: Channel) -> None:
     began = time.monotonic()
     from modelfarm_worker.prewarm import package_versions, prewarm
 
-    prewarm(message["backend"])
+    prewarm(message["backend"], [str(name) for name in message.get("preload") or ()])
     gc.collect()
     gc.freeze()  # a collection in a child must not write to, and so copy, what it shares with its parent
     control.send(

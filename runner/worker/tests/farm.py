@@ -85,7 +85,7 @@ class Farm:
         self.ready = None
         if start:
             self.send({"type": "start", "protocol": 1, "backend": backend})
-            self.ready = self.receive()
+            self.ready = self.receive(timeout=600)
             assert self.ready["type"] == "ready", self.ready
 
     def send(self, message, descriptors=()):
