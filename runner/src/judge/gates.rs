@@ -43,11 +43,13 @@ impl Reading {
         self.found <= self.allowed
     }
 
-    /// How far beyond the gate: above 1 fails.
+    /// How far beyond the gate, as a ratio of errors: above 1 fails.
     pub(crate) fn excess(&self) -> f64 {
-        match () {
+        match self.gate {
             _ if self.found.is_nan() => f64::INFINITY,
             _ if self.found == 0.0 => 0.0,
+            // A divergence grows with the square of the errors.
+            Gate::Divergence => (self.found / self.allowed).sqrt(),
             _ => self.found / self.allowed,
         }
     }
