@@ -131,6 +131,13 @@ fn default_precision() -> Vec<Precision> {
 pub struct Positive(f64);
 
 impl Positive {
+    fn new(number: f64) -> Result<Self, String> {
+        match number.is_finite() && number > 0.0 && number < 1e9 {
+            true => Ok(Self(number)),
+            false => Err(format!("expected a number above 0 and below 1e9, found {number}")),
+        }
+    }
+
     /// The number.
     pub fn get(self) -> f64 {
         self.0
@@ -139,12 +146,7 @@ impl Positive {
 
 impl<'de> Deserialize<'de> for Positive {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let number = f64::deserialize(deserializer)?;
-        if number.is_finite() && number > 0.0 && number < 1e9 {
-            Ok(Self(number))
-        } else {
-            Err(serde::de::Error::custom(format!("expected a number above 0 and below 1e9, found {number}")))
-        }
+        Self::new(f64::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 
@@ -308,6 +310,17 @@ impl Matrix {
             limits: raw.limits,
             overrides,
         })
+    }
+
+    /// Puts one deadline in the place of all others.
+    ///
+    /// # Errors
+    /// The number is not one that a matrix file could hold.
+    pub fn replace_timeouts(&mut self, seconds: f64) -> Result<(), String> {
+        let timeout = Positive::new(seconds)?;
+        self.limits.timeout_s = timeout;
+        self.overrides.iter_mut().for_each(|rule| rule.timeout_s = None);
+        Ok(())
     }
 
     /// Checks the named architectures against those that exist.

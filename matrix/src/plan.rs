@@ -134,8 +134,8 @@ pub struct LeftOut {
 pub struct Plan {
     /// A hash of all shards' cases: the same question has the same id.
     pub id: String,
-    /// Number of cases in all shards.
-    pub cases_in_all_shards: usize,
+    /// The cases of all shards.
+    pub all_cases: Vec<Case>,
     /// The models of this shard, in order: most downloaded first.
     pub models: Vec<PlannedModel>,
     /// What is left out, and why.
@@ -207,8 +207,9 @@ pub fn plan(matrix: &Matrix, targets: &Targets, models: &[Model], filters: &Filt
             planned_models.push(PlannedModel { model: model.clone(), trust: trust.last(), cases });
         }
     }
-    let mut ids: Vec<String> =
-        planned_models.iter().flat_map(|model| model.cases.iter()).map(|case| case.case.id().to_string()).collect();
+    let all_cases: Vec<Case> =
+        planned_models.iter().flat_map(|model| model.cases.iter()).map(|planned| planned.case.clone()).collect();
+    let mut ids: Vec<String> = all_cases.iter().map(|case| case.id().to_string()).collect();
     ids.sort();
     let digest = Sha256::digest(ids.join("\n").as_bytes());
     let id = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -218,7 +219,7 @@ pub fn plan(matrix: &Matrix, targets: &Targets, models: &[Model], filters: &Filt
         let reason = format!("in another shard than {shard}");
         left_out.extend(other.cases.into_iter().map(|planned| LeftOut { case: planned.case, reason: reason.clone() }));
     }
-    Plan { id, cases_in_all_shards: ids.len(), models, left_out }
+    Plan { id, all_cases, models, left_out }
 }
 
 /// The cases of one group for one model; what a target cannot do goes to `left_out`.
@@ -339,7 +340,7 @@ dtypes = ["float32"]
             for index in 1..=count {
                 let part = planned(&models, &Filters::default(), Shard { index, count });
                 prop_assert_eq!(&part.id, &whole.id);
-                prop_assert_eq!(part.cases_in_all_shards, whole.case_count());
+                prop_assert_eq!(part.all_cases.len(), whole.case_count());
                 ids.extend(part.cases().map(|(_, planned)| planned.case.id()));
             }
             ids.sort();

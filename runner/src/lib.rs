@@ -1,1 +1,15 @@
-//! How it runs.
+//! How it runs: catalogue and download, environments, workers, references, the judge, and the commands.
+
+pub mod catalogue;
+pub mod cli;
+pub mod command;
+pub mod environment;
+pub mod exit;
+pub mod farm;
+pub mod fixture_build;
+pub mod hub;
+pub mod interposer;
+pub mod judge;
+pub mod progress;
+pub mod state_dir;
+pub mod worker;

@@ -87,6 +87,7 @@ pub struct HubClient {
 const UNSENDABLE_TOKEN: &str = "\n";
 /// Nothing ever listens on port 0: a proxy there is a refusal.
 const NOWHERE: &str = "http://127.0.0.1:0";
+const PUBLIC_HUB: &str = "https://huggingface.co";
 const AGENT: &str = concat!("modelfarm/", env!("CARGO_PKG_VERSION"));
 
 impl HubClient {
@@ -96,8 +97,8 @@ impl HubClient {
     ///
     /// An endpoint that is no address of a web server.
     pub fn new(options: HubOptions) -> Result<Self, HubError> {
-        // A first client tells the endpoint by hf-hub's own rules.
-        let endpoint = builder(&options).build().map_err(settings)?.endpoint().to_owned();
+        let endpoint = options.endpoint.clone().or_else(|| std::env::var("HF_ENDPOINT").ok());
+        let endpoint = endpoint.unwrap_or_else(|| PUBLIC_HUB.to_owned());
         let home = Url::parse(&endpoint).map_err(settings)?;
         if !matches!(home.scheme(), "http" | "https") || home.host_str().is_none() {
             return Err(HubError::Settings { detail: format!("the endpoint `{endpoint}` is not an http or https address") });
@@ -106,6 +107,7 @@ impl HubClient {
             let timeouts = reqwest::Client::builder().connect_timeout(options.limits.call.min(Duration::from_secs(15)));
             timeouts.read_timeout(options.limits.idle).user_agent(AGENT)
         };
+        let builder = || builder(&endpoint, &options.token);
         let files = http().build().map_err(settings)?;
         let origin = home.origin();
         let elsewhere = Proxy::custom(move |url| (url.origin() != origin).then_some(NOWHERE));
@@ -115,8 +117,8 @@ impl HubClient {
         }
         let at_home = at_home.build().map_err(settings)?;
         Ok(Self {
-            api: builder(&options).client(at_home).build().map_err(settings)?,
-            files: builder(&options).client(files).build().map_err(settings)?,
+            api: builder().client(at_home).build().map_err(settings)?,
+            files: builder().client(files).build().map_err(settings)?,
             limits: options.limits,
         })
     }
@@ -128,12 +130,9 @@ impl HubClient {
     }
 }
 
-fn builder(options: &HubOptions) -> hf_hub::HFClientBuilder {
-    let mut builder = HFClient::builder().cache_enabled(false).retry_max_attempts(0).user_agent(AGENT);
-    if let Some(endpoint) = &options.endpoint {
-        builder = builder.endpoint(endpoint);
-    }
-    match &options.token {
+fn builder(endpoint: &str, token: &Token) -> hf_hub::HFClientBuilder {
+    let builder = HFClient::builder().endpoint(endpoint).cache_enabled(false).retry_max_attempts(0).user_agent(AGENT);
+    match token {
         Token::Environment => builder,
         Token::Nobody => builder.token(UNSENDABLE_TOKEN),
         Token::Given(token) => builder.token(token),

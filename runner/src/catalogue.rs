@@ -1,0 +1,146 @@
+//! From the sources that a matrix names to the models of a plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use modelfarm_matrix::axes::Harness;
+use modelfarm_matrix::matrix_file::{HubSelection, Matrix};
+use modelfarm_matrix::model::{Model, ModelId, ModelSource, safe_name};
+
+use crate::hub::{self, CatalogQuery, HubClient, HubError, HubModel, Sort};
+
+/// Why the models of a matrix are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogueError {
+    /// The Hub could not be read.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    /// Something that this version does not do.
+    #[error("read `{key}` of [models]: this version does not support it yet; use {instead}")]
+    Unsupported {
+        /// The key.
+        key: &'static str,
+        /// What to use instead.
+        instead: &'static str,
+    },
+}
+
+/// The Hubs that models may come from.
+#[derive(Debug, Clone, Default)]
+pub struct Hubs {
+    /// The fixture Hub, where it serves.
+    pub fixtures: Option<HubClient>,
+    /// The Hub of `HF_ENDPOINT`.
+    pub hub: Option<HubClient>,
+}
+
+/// Whether a matrix asks for fixture models.
+pub fn wants_fixtures(matrix: &Matrix) -> bool {
+    matrix.models.fixtures.is_some() || !matrix.models.architectures.is_empty()
+}
+
+/// Whether a matrix asks for models of the Hub.
+pub fn wants_hub(matrix: &Matrix) -> bool {
+    matrix.models.hub.is_some() || !matrix.models.list.is_empty()
+}
+
+/// The models of a matrix, and every architecture that the fixtures have.
+pub async fn models(matrix: &Matrix, hubs: &Hubs) -> Result<(Vec<Model>, BTreeSet<String>), CatalogueError> {
+    let sources = &matrix.models;
+    if sources.csv.is_some() {
+        return Err(CatalogueError::Unsupported { key: "csv", instead: "`list`" });
+    }
+    let mut found: BTreeMap<ModelId, Model> = BTreeMap::new();
+    let mut architectures = BTreeSet::new();
+    if let Some(fixtures) = hubs.fixtures.as_ref().filter(|_| wants_fixtures(matrix)) {
+        let all = hub::list_models(fixtures, &CatalogQuery { sort: Sort::Downloads, ..CatalogQuery::default() }).await?;
+        let all: Vec<Model> = all.into_iter().filter_map(|model| known(model, ModelSource::Fixtures)).collect();
+        architectures.extend(all.iter().map(|model| model.architecture.clone()));
+        let named: BTreeSet<&str> = sources.architectures.iter().map(|name| name.get_ref().as_str()).collect();
+        let wanted = |model: &Model| {
+            let tagged = sources.fixtures.as_deref().is_some_and(|tag| tag == "all" || model.tags.iter().any(|found| found == tag));
+            tagged || named.contains(model.architecture.as_str())
+        };
+        found.extend(all.into_iter().filter(wanted).map(|model| (model.id.clone(), model)));
+    }
+    if let Some(client) = &hubs.hub {
+        if let Some(selection) = &sources.hub {
+            found.extend(listed(client, selection).await?.into_iter().map(|model| (model.id.clone(), model)));
+        }
+        for listed in &sources.list {
+            let revision = listed.revision.as_deref().unwrap_or("main");
+            let model = match hub::model(client, listed.id.as_str(), revision).await {
+                Ok(model) => known(model, ModelSource::Hub),
+                // The run itself will say what is wrong with it, as an outcome of its cases.
+                Err(HubError::Gated { .. } | HubError::NotFound { .. } | HubError::Download { .. } | HubError::Refused { .. }) => None,
+                Err(error) => return Err(error.into()),
+            };
+            let mut model = model.unwrap_or_else(|| unknown(listed.id.clone()));
+            model.revision = listed.revision.clone().or(model.revision);
+            found.insert(model.id.clone(), model);
+        }
+    }
+    Ok((found.into_values().collect(), architectures))
+}
+
+async fn listed(client: &HubClient, selection: &HubSelection) -> Result<Vec<Model>, CatalogueError> {
+    let limit = usize::try_from(selection.top_by_downloads).unwrap_or(usize::MAX);
+    let query = CatalogQuery {
+        library: Some(selection.library.clone()),
+        limit: Some(limit),
+        sort: Sort::Downloads,
+        read_configs: true,
+        ..CatalogQuery::default()
+    };
+    let mut taken: BTreeMap<String, u64> = BTreeMap::new();
+    let mut models = Vec::new();
+    for listed in hub::list_models(client, &query).await? {
+        if listed.parameters.is_some_and(|count| selection.max_parameters.is_some_and(|most| count > most)) {
+            continue;
+        }
+        let Some(model) = known(listed, ModelSource::Hub) else { continue };
+        let of_architecture = taken.entry(model.architecture.clone()).or_default();
+        if selection.per_architecture.is_some_and(|most| *of_architecture >= most) {
+            continue;
+        }
+        *of_architecture += 1;
+        models.push(model);
+    }
+    Ok(models)
+}
+
+/// A model as the farm knows it; none where its name is no model's name.
+fn known(model: HubModel, source: ModelSource) -> Option<Model> {
+    let named = |name: Option<String>| name.as_deref().map_or_else(|| "unknown".to_owned(), safe_name);
+    Some(Model {
+        id: model.id.parse().ok()?,
+        revision: Some(model.revision),
+        source,
+        architecture: named(model.architecture),
+        class: named(model.class),
+        harness: harness(model.library.as_deref()),
+        tags: model.tags,
+        downloads: model.downloads,
+    })
+}
+
+fn unknown(id: ModelId) -> Model {
+    Model {
+        id,
+        revision: None,
+        source: ModelSource::Hub,
+        architecture: "unknown".to_owned(),
+        class: "unknown".to_owned(),
+        harness: Harness::Transformers,
+        tags: Vec::new(),
+        downloads: 0,
+    }
+}
+
+/// The harness of a library. Sentence encoders are run by transformers, which loads the same files.
+fn harness(library: Option<&str>) -> Harness {
+    match library {
+        Some("diffusers") => Harness::Diffusers,
+        Some("timm") => Harness::Timm,
+        _ => Harness::Transformers,
+    }
+}

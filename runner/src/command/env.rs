@@ -1,0 +1,70 @@
+//! `modelfarm env`.
+
+use modelfarm_reports::store::Store;
+use serde::Serialize;
+
+use super::printing::print_rows;
+use super::{Farm, outputs, prepare};
+use crate::cli::Env;
+use crate::environment::{self, EnvironmentSettings, Health};
+use crate::exit::{ExitCode, Failure};
+use crate::progress::Activity;
+
+#[derive(Serialize)]
+struct EnvironmentRow {
+    name: String,
+    id: String,
+    state: String,
+    bytes: u64,
+    folder: String,
+}
+
+/// Makes, lists or examines environments.
+pub async fn env(farm: &Farm, what: Env) -> Result<ExitCode, Failure> {
+    let settings = EnvironmentSettings::load(farm.state.root()).map_err(Failure::to)?;
+    match what {
+        Env::Sync { name, environment: None } => {
+            farm.create_state()?;
+            let environment = prepare::environment(farm, &name, &settings).await?;
+            outputs::print(&format!("{} {} {}\n", environment.name, environment.id, environment.folder.display()))?;
+        }
+        Env::Sync { environment: Some(id), .. } => {
+            let store = Store::open_read_only(&farm.database).await?;
+            let all = store.environments(None).await?;
+            let Some(kept) = all.into_iter().find(|kept| kept.environment_id == id) else {
+                return Err(Failure::usage(format!("no result was made in an environment `{id}`; `modelfarm query environments` lists them")));
+            };
+            let mut activity = Activity::begin(&format!("environment {}", kept.name));
+            let made = environment::recreate(farm.state.root(), &kept.name, &kept.requirements, &settings, |event| {
+                if let Some(text) = prepare::describe(&kept.name, &event) {
+                    activity.say(&text);
+                }
+            });
+            let made = made.await.map_err(Failure::to)?;
+            drop(activity);
+            outputs::print(&format!("{} {} {}\n", made.name, made.id, made.folder.display()))?;
+        }
+        Env::List { output } => {
+            let rows: Vec<EnvironmentRow> = environment::list(farm.state.root())
+                .map_err(Failure::to)?
+                .into_iter()
+                .map(|entry| EnvironmentRow {
+                    name: entry.name.clone(),
+                    id: entry.id.clone(),
+                    state: format!("{:?}", entry.state).to_lowercase(),
+                    bytes: entry.size_bytes,
+                    folder: entry.folder.display().to_string(),
+                })
+                .collect();
+            print_rows(&rows, &output)?;
+        }
+        Env::Doctor { name, output } => {
+            let findings = environment::doctor(farm.state.root(), &name, &settings).await;
+            print_rows(&findings, &output)?;
+            if findings.iter().any(|finding| finding.health == Health::Problem) {
+                return Ok(ExitCode::Usage);
+            }
+        }
+    }
+    Ok(ExitCode::Fine)
+}

@@ -1,0 +1,59 @@
+//! The commands, one file each.
+
+pub mod database;
+pub mod demo;
+pub mod env;
+pub mod fixtures;
+pub mod outputs;
+pub mod plan;
+pub mod prepare;
+pub mod printing;
+pub mod query;
+pub mod run;
+pub mod show;
+
+use crate::cli::{Cli, Command};
+use crate::exit::{ExitCode, Failure};
+use crate::state_dir::StateDir;
+
+/// What every command knows.
+#[derive(Debug, Clone)]
+pub struct Farm {
+    /// The state folder.
+    pub state: StateDir,
+    /// The database's URL.
+    pub database: String,
+}
+
+impl Farm {
+    fn new(cli: &Cli) -> Result<Self, Failure> {
+        let state = StateDir::at(&cli.state_dir)
+            .map_err(|error| Failure::to(format!("find the state folder {}: {error}", cli.state_dir.display())))?;
+        let database = cli.database.clone().unwrap_or_else(|| format!("sqlite://{}", state.database().display()));
+        Ok(Self { state, database })
+    }
+
+    /// Creates the state folder, and tells clearly where it cannot be written to.
+    pub fn create_state(&self) -> Result<(), Failure> {
+        self.state.create().map_err(|error| {
+            let folder = self.state.root().display();
+            Failure::to(format!("write to the state folder {folder}: {error}; choose another with --state-dir, or free it"))
+        })
+    }
+}
+
+/// Carries a command out.
+pub async fn execute(cli: Cli) -> Result<ExitCode, Failure> {
+    let farm = Farm::new(&cli)?;
+    match cli.command {
+        Command::Demo(execution) => demo::demo(&farm, execution).await,
+        Command::Run { matrix, selection, execution } => run::run(&farm, matrix, &selection, &execution).await,
+        Command::Plan { matrix, selection, left_out, output } => plan::plan(&farm, &matrix, &selection, left_out, &output).await,
+        Command::Show { reference, output } => show::show(&farm, &reference, &output).await,
+        Command::Query(what) => query::query(&farm, what).await,
+        Command::Fixtures(what) => fixtures::fixtures(&farm, what).await,
+        Command::Env(what) => env::env(&farm, what).await,
+        Command::Db(what) => database::database(&farm, what).await,
+        Command::Report { run, out, junit, summary } => outputs::report(&farm, &run, Some(&out), junit.as_deref(), summary.as_deref()).await,
+    }
+}

