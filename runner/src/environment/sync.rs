@@ -209,15 +209,18 @@ async fn run_uv(
     }
 }
 
-/// Removes what interrupted calls left. The caller holds the lock, so nobody works there.
+/// Removes what interrupted calls left, as far as it can: the uv of a call that was killed may still be writing there, which
+/// hurts nobody, as every call builds in a folder of its own. The caller holds the lock.
 fn remove_interrupted(environments: &Path, prefix: &str) -> Result<bool, EnvironmentError> {
     let mut any = false;
     let reading = || EnvironmentError::io("read", environments);
     for entry in fs::read_dir(environments).map_err(reading())? {
         let entry = entry.map_err(reading())?;
         if entry.file_name().to_string_lossy().starts_with(prefix) {
-            fs::remove_dir_all(entry.path()).map_err(EnvironmentError::io("remove the half-made", entry.path()))?;
             any = true;
+            if let Err(error) = fs::remove_dir_all(entry.path()) {
+                tracing::warn!(folder = %entry.path().display(), %error, "a half-made environment cannot be removed yet");
+            }
         }
     }
     Ok(any)
