@@ -1,5 +1,15 @@
 //! What came out: the store, queries over it, and every view of them.
 
-pub mod rows;
+mod figures;
+pub mod final_summary;
+pub mod junit;
+pub mod page;
 pub mod query;
+pub mod rows;
+pub mod run_figures;
+pub mod step_summary;
 pub mod store;
+pub mod table;
+pub mod terminal_text;
+pub mod verdict_mark;
+pub mod visible_text;

@@ -28,7 +28,8 @@ impl Store {
     pub async fn events(&self, run: &str, after_sequence: u64, limit: u64) -> Result<Vec<StoredEvent>, StoreError> {
         let mut transaction = self.database.read().await?;
         let run = find_run(&mut transaction, run).await?;
-        let query = sql("SELECT e.sequence, e.at, e.payload, s.shard FROM events e JOIN run_shards s ON s.shard_key = e.shard_key \
+        let query =
+            sql("SELECT e.sequence, e.at, e.payload, s.shard FROM events e JOIN run_shards s ON s.shard_key = e.shard_key \
                          WHERE e.run_key = $1 AND e.sequence > $2 ORDER BY e.sequence LIMIT $3");
         let rows = transaction.all(query.bind(run.run_key).bind(after_sequence).bind(limit)).await?;
         rows.iter()

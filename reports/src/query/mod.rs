@@ -11,3 +11,4 @@ pub use attempts::Artifact;
 pub use events::StoredEvent;
 pub use results::ResultFilter;
 
+pub(crate) use environments::{environment, model};

@@ -46,8 +46,7 @@ impl Database {
         let pools = match url {
             DatabaseUrl::Sqlite(path) => {
                 if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-                    std::fs::create_dir_all(folder)
-                        .map_err(|source| StoreError::Folder { path: folder.to_owned(), source })?;
+                    std::fs::create_dir_all(folder).map_err(|source| StoreError::Folder { path: folder.to_owned(), source })?;
                 }
                 refuse_what_is_no_file(&name, path)?;
                 // NORMAL in WAL: a commit survives the death of any process; only a power cut may take back the last ones,
@@ -105,14 +104,6 @@ impl Database {
         Ok(Self { name, pools })
     }
 
-    /// Which database speaks.
-    pub(crate) fn dialect(&self) -> Dialect {
-        match self.pools {
-            Pools::Sqlite { .. } => Dialect::Sqlite,
-            Pools::Postgres { .. } => Dialect::Postgres,
-        }
-    }
-
     /// A transaction that writes: alone in SQLite, so that it never fails half-way for want of the lock.
     pub(crate) async fn write(&self) -> Result<Transaction, StoreError> {
         let inner = match &self.pools {
@@ -159,11 +150,7 @@ async fn postgres(name: &str, url: &str, read_only: bool) -> Result<PgPool, Stor
     let options = PgConnectOptions::from_str(url).map_err(|_| StoreError::Url(name.to_owned()))?;
     let options = options.application_name("modelfarm");
     let options = if read_only { options.options([("default_transaction_read_only", "on")]) } else { options };
-    PgPoolOptions::new()
-        .max_connections(8)
-        .connect_with(options)
-        .await
-        .map_err(|error| StoreError::from_driver(name, error))
+    PgPoolOptions::new().max_connections(8).connect_with(options).await.map_err(|error| StoreError::from_driver(name, error))
 }
 
 /// SQLite's own message for a folder or a device in the file's place says nothing.
@@ -254,13 +241,10 @@ impl Transaction {
 
     /// All rows.
     pub(crate) async fn all(&mut self, statement: Statement) -> Result<Vec<Row>, StoreError> {
-        run!(
-            self,
-            statement,
-            fetch_all,
-            |rows| rows.into_iter().map(Row::Sqlite).collect(),
-            |rows| rows.into_iter().map(Row::Postgres).collect()
-        )
+        run!(self, statement, fetch_all, |rows| rows.into_iter().map(Row::Sqlite).collect(), |rows| rows
+            .into_iter()
+            .map(Row::Postgres)
+            .collect())
     }
 
     /// The first row, if there is one.

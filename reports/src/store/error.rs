@@ -14,7 +14,9 @@ pub enum StoreError {
     )]
     Url(String),
     /// Nothing is there.
-    #[error("open the database {0}: there is none; `modelfarm run` or `modelfarm demo` makes one, `--state-dir` names another folder")]
+    #[error(
+        "open the database {0}: there is none; `modelfarm run` or `modelfarm demo` makes one, `--state-dir` names another folder"
+    )]
     Missing(String),
     /// The file is no database, or is damaged.
     #[error(
@@ -180,9 +182,7 @@ impl StoreError {
                 match code.as_ref() {
                     "53100" => StoreError::DiskFull(name()),
                     "25006" => StoreError::ReadOnly(name()),
-                    "28000" | "28P01" | "42501" => {
-                        StoreError::Permission { database: name(), detail: detail(error.message()) }
-                    }
+                    "28000" | "28P01" | "42501" => StoreError::Permission { database: name(), detail: detail(error.message()) },
                     "3D000" => StoreError::Missing(name()),
                     _ => StoreError::Database { database: name(), source },
                 }
@@ -198,4 +198,3 @@ impl StoreError {
         error.kind() == ErrorKind::UniqueViolation
     }
 }
-

@@ -1,6 +1,7 @@
 //! Recording a finished attempt: its row, its case and its event become visible at once.
 
 use modelfarm_matrix::attempt::Attempt;
+use modelfarm_matrix::case::Case;
 use modelfarm_matrix::event::Event;
 use uuid::Uuid;
 
@@ -8,7 +9,6 @@ use super::attempt_columns::{Place, insert_attempt, insert_case, insert_details}
 use super::recording::put_event;
 use super::statement::sql;
 use super::{RunHandle, Store, StoreError, Transaction};
-use modelfarm_matrix::case::Case;
 
 impl Store {
     /// Records an attempt after which its case is final; returns the number of its `AttemptFinished` event, committed.
@@ -27,9 +27,6 @@ impl Store {
     async fn finish(&self, run: &RunHandle, attempt: &Attempt, is_retried: bool) -> Result<u64, StoreError> {
         let mut transaction = self.database.write().await?;
         let case_key = put_case(&mut transaction, &attempt.case).await?;
-        let earlier = sql("UPDATE attempts SET is_final = 0 \
-                           WHERE run_key = $1 AND case_key = $2 AND attempt < $3 AND is_final = 1");
-        transaction.execute(earlier.bind(run.run_key).bind(case_key).bind(attempt.attempt)).await?;
         let place = Place { run_key: run.run_key, case_key, is_final: !is_retried };
         let insert = insert_attempt(&place, &Uuid::now_v7().to_string(), is_retried, attempt);
         let row = transaction.one(insert).await.map_err(|error| match error {
@@ -39,6 +36,7 @@ impl Store {
             error => error,
         })?;
         transaction.execute(insert_details(row.int("attempt_key")?, attempt)).await?;
+        mark_final(&mut transaction, run.run_key, case_key).await?;
         let event = Event::AttemptFinished {
             case_id: attempt.case.id(),
             attempt: attempt.attempt,
@@ -50,6 +48,15 @@ impl Store {
         transaction.commit().await?;
         Ok(sequence)
     }
+}
+
+/// Marks the attempt that counts for a case in a run: the last, unless another try was to follow it.
+pub(crate) async fn mark_final(transaction: &mut Transaction, run_key: i64, case_key: i64) -> Result<(), StoreError> {
+    let mark = sql("UPDATE attempts SET is_final = 1 - is_final WHERE run_key = $1 AND case_key = $2 AND is_final <> \
+                    CASE WHEN is_retried = 0 AND attempt = \
+                    (SELECT MAX(last.attempt) FROM attempts last WHERE last.run_key = $1 AND last.case_key = $2) \
+                    THEN 1 ELSE 0 END");
+    transaction.execute(mark.bind(run_key).bind(case_key)).await.map(|_| ())
 }
 
 /// The key of a case, which is written where it is new.

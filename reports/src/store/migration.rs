@@ -71,7 +71,7 @@ pub(crate) async fn check(database: &Database) -> Result<(), StoreError> {
     let mut transaction = database.read().await?;
     let name = database.name.clone();
     match found(&mut transaction).await? {
-        Found::Nothing | Found::Version(0) => Err(StoreError::Missing(name)),
+        Found::Nothing => Err(StoreError::Missing(name)),
         Found::Foreign => Err(StoreError::Foreign(name)),
         Found::Version(version) if version > NEWEST_SCHEMA => {
             Err(StoreError::NewerSchema { database: name, found: version, known: NEWEST_SCHEMA })
@@ -108,6 +108,8 @@ pub(crate) async fn migrate(database: &Database) -> Result<Vec<i64>, StoreError>
         transaction.execute(record.bind(migration.version).bind(migration.name).bind(now_ms())).await?;
         taken.push(migration.version);
     }
+    // SQLite opens what it may only read without a word, and even begins to write: it shows only when something is written.
+    transaction.execute(sql("DELETE FROM modelfarm_schema WHERE version < 0")).await?;
     transaction.commit().await?;
     Ok(taken)
 }

@@ -81,9 +81,8 @@ impl Store {
     /// # Errors
     /// The run exists with another plan.
     pub async fn begin_run(&self, new: &NewRun) -> Result<RunHandle, StoreError> {
-        let run_id = Uuid::parse_str(&new.run_id)
-            .map_err(|_| StoreError::RunId(new.run_id.chars().take(80).collect()))?
-            .to_string();
+        let run_id =
+            Uuid::parse_str(&new.run_id).map_err(|_| StoreError::RunId(new.run_id.chars().take(80).collect()))?.to_string();
         let cases: BTreeSet<&str> = new.planned_cases.iter().map(String::as_str).collect();
         let planned = cases.len() as u64;
         let cases = compress(cases.into_iter().collect::<Vec<_>>().join("\n").as_bytes());
@@ -181,9 +180,7 @@ impl Store {
         let cases = sql("SELECT c.case_id, MAX(a.attempt) AS attempt FROM attempts a JOIN cases c ON c.case_key = a.case_key \
                          WHERE a.run_key = $1 GROUP BY c.case_id");
         let rows = transaction.all(cases.bind(run.run_key)).await?;
-        rows.iter()
-            .map(|row| Ok((row.word("case_id")?, u32::try_from(row.unsigned("attempt")?).unwrap_or(u32::MAX))))
-            .collect()
+        rows.iter().map(|row| Ok((row.word("case_id")?, u32::try_from(row.unsigned("attempt")?).unwrap_or(u32::MAX)))).collect()
     }
 }
 

@@ -154,29 +154,31 @@ fn any_leaf() -> impl Strategy<Value = LeafStatistics> {
 }
 
 fn any_metrics() -> impl Strategy<Value = Metrics> {
-    (prop::array::uniform9(option::of(real())), prop::array::uniform8(option::of(any::<i64>()))).prop_map(|(reals, integers)| {
-        let [rmse_ratio, rel_l2, max_abs, pcc, cosine, gain_error, top1_agreement, compile_ms, tokens_per_s] = reals;
-        let [a, b, c, d, e, f, g, h] = integers;
-        Metrics {
-            rmse_ratio,
-            rel_l2,
-            max_abs,
-            pcc,
-            cosine,
-            gain_error,
-            top1_agreement,
-            graph_count: a,
-            graph_break_count: b,
-            recompile_count: c,
-            compile_count: d,
-            compile_ms,
-            execute_count: e,
-            h2d_bytes: f,
-            d2h_bytes: g,
-            peak_device_bytes: h,
-            tokens_per_s,
-        }
-    })
+    (prop::array::uniform9(option::of(real())), prop::array::uniform8(option::of(any::<i64>()))).prop_map(
+        |(reals, integers)| {
+            let [rmse_ratio, rel_l2, max_abs, pcc, cosine, gain_error, top1_agreement, compile_ms, tokens_per_s] = reals;
+            let [a, b, c, d, e, f, g, h] = integers;
+            Metrics {
+                rmse_ratio,
+                rel_l2,
+                max_abs,
+                pcc,
+                cosine,
+                gain_error,
+                top1_agreement,
+                graph_count: a,
+                graph_break_count: b,
+                recompile_count: c,
+                compile_count: d,
+                compile_ms,
+                execute_count: e,
+                h2d_bytes: f,
+                d2h_bytes: g,
+                peak_device_bytes: h,
+                tokens_per_s,
+            }
+        },
+    )
 }
 
 fn any_facts() -> impl Strategy<Value = Value> {
@@ -190,8 +192,7 @@ fn any_facts() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map(any::<String>(), inner, 0..4)
-                .prop_map(|map| Value::Object(map.into_iter().collect())),
+            prop::collection::btree_map(any::<String>(), inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
         ]
     })
 }
