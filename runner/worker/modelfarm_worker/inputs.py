@@ -93,9 +93,10 @@ def _decoder_ids(model: torch.nn.Module, generator: torch.Generator) -> torch.Te
     """Starts with the decoder's start token, as a label that was shifted right does."""
     config = model.config
     decoder = getattr(config, "decoder", None) or config
-    ids = TextIds(decoder, None, False).random(generator, min(SEQUENCE_LENGTH, position_limit(decoder)))
+    text = TextIds(decoder, None, False)
+    ids = text.random(generator, min(SEQUENCE_LENGTH, position_limit(decoder)))
     start = find_number(config, "decoder_start_token_id", "bos_token_id", "pad_token_id")
-    if start is not None and 0 <= start < int(ids.max()) + 10**9:
+    if start is not None and 0 <= start < text.vocabulary:
         ids[:, 0] = start
     return ids
 

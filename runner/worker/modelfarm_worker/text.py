@@ -40,18 +40,19 @@ class TextIds:
         ids = self.random(generator, length)
         # Models that pool at the end-of-sequence token need exactly one in each row, and others do not mind.
         end = _as_id(getattr(self._text_config, "eos_token_id", None))
-        if end is not None and end < self._vocabulary():
+        if end is not None and end < self.vocabulary:
             ids[:, -1] = end
         return ids, "configuration"
 
     def random(self, generator: torch.Generator, length: int) -> torch.Tensor:
         """Ordinary tokens only: special ones make some models do other things than computing."""
-        vocabulary = self._vocabulary()
+        vocabulary = self.vocabulary
         special = special_ids(self._config) | special_ids(self._text_config)
         ordinary = torch.tensor([token for token in range(vocabulary) if token not in special] or [0])
         return ordinary[torch.randint(0, len(ordinary), (BATCH, length), generator=generator)]
 
-    def _vocabulary(self) -> int:
+    @property
+    def vocabulary(self) -> int:
         size = getattr(self._text_config, "vocab_size", None)
         if size is None:
             size = getattr(getattr(self._text_config, "decoder", None), "vocab_size", None)
@@ -73,8 +74,8 @@ class TextIds:
             return None
         shortest = min(len(row) for row in rows)
         ids = torch.tensor([row[:shortest] for row in rows])
-        if shortest < 2 or int(ids.max()) >= self._vocabulary() or int(ids.min()) < 0:
-            print(f"tokenizer not used: its ids do not fit a vocabulary of {self._vocabulary()}")
+        if shortest < 2 or int(ids.max()) >= self.vocabulary or int(ids.min()) < 0:
+            print(f"tokenizer not used: its ids do not fit a vocabulary of {self.vocabulary}")
             return None
         return ids
 
