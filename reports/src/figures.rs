@@ -100,16 +100,14 @@ mod tests {
     fn numbers_read_well() {
         assert_eq!((count(0), count(999), count(1_234_567)), ("0".into(), "999".into(), "1,234,567".into()));
         assert_eq!((counted(1, "case"), counted(2, "case")), ("1 case".into(), "2 cases".into()));
-        assert_eq!([9.94, 120.0, 1200.0, 150_000.0, 7_500_000.0].map(milliseconds), [
-            "9.9 ms",
-            "120 ms",
-            "1.2 s",
-            "2 min 30 s",
-            "2 h 05 min"
-        ]);
-        assert_eq!([0.0, 1.5e-7, 0.4567, 3.14159, 12345.6, f64::INFINITY].map(measured), [
-            "0", "1.50e-7", "0.4567", "3.142", "12346", "∞"
-        ]);
+        assert_eq!(
+            [9.94, 120.0, 1200.0, 150_000.0, 7_500_000.0].map(milliseconds),
+            ["9.9 ms", "120 ms", "1.2 s", "2 min 30 s", "2 h 05 min"]
+        );
+        assert_eq!(
+            [0.0, 1.5e-7, 0.4567, 2.34567, 12345.6, f64::INFINITY].map(measured),
+            ["0", "1.50e-7", "0.4567", "2.346", "12346", "∞"]
+        );
         assert_eq!((bytes(10), bytes(1536), bytes(3 << 30)), ("10 B".into(), "1.5 KiB".into(), "3.0 GiB".into()));
         assert_eq!(instant("2026-11-30T02:00:14.123Z"), "2026-11-30 02:00:14 UTC");
         assert_eq!(milliseconds_between("2026-11-30T02:00:14Z", "2026-11-30T02:00:15Z"), Some(1000.0));

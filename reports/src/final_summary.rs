@@ -24,12 +24,19 @@ pub fn final_summary(run: &RunRow, rows: &[ResultRow]) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  {label:<14}{value}");
     };
-    line("run", format!("{} · {} · started {}", one_line(&run.run_id, 40), one_line(&run.matrix, 60), instant(&run.started_at)));
+    line(
+        "run",
+        format!("{} · {} · started {}", one_line(&run.run_id, 40), one_line(&run.matrix, 60), instant(&run.started_at)),
+    );
     line("state", format!("{}: {}", run.state, figures.how_far()));
     let conclusive = figures.conclusive();
-    let of_conclusive = |part| format!("{} of {} ({})", count(part), counted(conclusive, "conclusive case"), percent(part, conclusive));
+    let of_conclusive =
+        |part| format!("{} of {} ({})", count(part), counted(conclusive, "conclusive case"), percent(part, conclusive));
     line("pass", of_conclusive(tally.pass));
-    line("fail", format!("{}, {} of them as declared", of_conclusive(tally.fail), count(figures.with_verdict(Verdict::ExpectedFail))));
+    line(
+        "fail",
+        format!("{}, {} of them as declared", of_conclusive(tally.fail), count(figures.with_verdict(Verdict::ExpectedFail))),
+    );
     let mut inconclusive = format!("{} of {}", count(tally.inconclusive), counted(tally.total(), "final case"));
     if tally.inconclusive > 0 {
         let declared = count(figures.with_verdict(Verdict::ExpectedInconclusive));
@@ -61,7 +68,13 @@ fn write_targets(text: &mut String, figures: &RunFigures<'_>) {
     for ((target, mode), tally) in tallies {
         let name = format!("{} · {mode}", one_line(target, 40));
         let conclusive = tally.pass + tally.fail;
-        let _ = write!(text, "    {name:<width$}  {:>7} of {:<7} {:>7}", count(tally.pass), count(conclusive), percent(tally.pass, conclusive));
+        let _ = write!(
+            text,
+            "    {name:<width$}  {:>7} of {:<7} {:>7}",
+            count(tally.pass),
+            count(conclusive),
+            percent(tally.pass, conclusive)
+        );
         if tally.inconclusive > 0 {
             let _ = write!(text, "  + {} inconclusive", count(tally.inconclusive));
         }

@@ -113,7 +113,9 @@ fn test_case(last: &AttemptDetail, earlier: &[&AttemptDetail]) -> TestCase {
     if let Some(fault) = row.fault {
         case.add_property(Property::new("fault", fault.as_str()));
     }
-    if row.verdict.is_unexpected() && let Some(tail) = &last.output_tail {
+    if row.verdict.is_unexpected()
+        && let Some(tail) = &last.output_tail
+    {
         case.set_system_err(ending(tail, 4_000));
     }
     case

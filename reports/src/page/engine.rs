@@ -80,11 +80,7 @@ mod tests {
             tera.add_raw_template(name, "{{ hostile }}").unwrap();
             let mut context = Context::new();
             context.insert("hostile", "<b a=\"'`\">&\u{202e}");
-            assert_eq!(
-                tera.render(name, &context).unwrap(),
-                "&lt;b a=&quot;&#39;&#96;&quot;&gt;&amp;[U+202E]",
-                "{name}"
-            );
+            assert_eq!(tera.render(name, &context).unwrap(), "&lt;b a=&quot;&#39;&#96;&quot;&gt;&amp;[U+202E]", "{name}");
         }
     }
 

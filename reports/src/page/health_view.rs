@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::figures::{count, counted, milliseconds, percent};
 use crate::rows::RunState;
 use crate::run_figures::RunFigures;
+use crate::visible_text::one_line;
 
 /// A figure with its label, its denominator and a remark.
 #[derive(Serialize)]
@@ -146,13 +147,7 @@ fn tiles(figures: &RunFigures<'_>) -> Vec<Tile> {
             remark: format!("outside the pass rate; {}", declared(Verdict::ExpectedInconclusive)),
             style: "plain",
         },
-        Tile {
-            label: "the farm's own cost",
-            figure: cost.0,
-            of: cost.1,
-            remark: rate.unwrap_or_default(),
-            style: "plain",
-        },
+        Tile { label: "the farm's own cost", figure: cost.0, of: cost.1, remark: rate.unwrap_or_default(), style: "plain" },
     ]
 }
 
@@ -181,7 +176,7 @@ fn targets(figures: &RunFigures<'_>) -> Vec<TargetRow> {
     let rows = figures.by_target_and_mode().into_iter().map(|((target, mode), tally)| {
         let conclusive = tally.pass + tally.fail;
         TargetRow {
-            target: target.to_owned(),
+            target: one_line(target, 60),
             mode: mode.as_str(),
             pass: count(tally.pass),
             conclusive: count(conclusive),

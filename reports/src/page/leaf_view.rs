@@ -38,6 +38,10 @@ struct LeafRow {
     top1: String,
     nonfinite: String,
     unequal: String,
+    mean_error: String,
+    divergence: String,
+    bad: bool,
+    /// What the RMSE gate, or the exact comparison, says; other gates may say otherwise.
     mark: &'static str,
 }
 
@@ -54,8 +58,8 @@ impl LeavesView {
             counted: counted(leaves.len() as u64, "leaf").replace("leafs", "leaves"),
             rows: sorted.iter().take(most).map(|(_, leaf)| row(leaf, dtype, gates)).collect(),
             left_out: (left_out > 0).then(|| format!("{} better ones are left out", count(left_out))),
-            multiple: measured(gates.rmse_multiple),
-            floor: format!("{} × eps({dtype}) × RMS(reference)", measured(gates.floor_epsilons)),
+            multiple: gates.rmse_multiple.to_string(),
+            floor: format!("{} × eps({dtype}) × RMS(reference)", gates.floor_epsilons),
         })
     }
 }
@@ -98,7 +102,16 @@ fn row(leaf: &LeafStatistics, dtype: Dtype, gates: &Gates) -> LeafRow {
         pcc: leaf.pcc().filter(|_| !exact).map_or("–".to_owned(), |pcc| format!("{pcc:.6}")),
         top1: leaf.top1_agreement.map_or("–".to_owned(), |share| format!("{:.1} %", share * 100.0)),
         nonfinite: count(leaf.nonfinite_mismatches),
-        unequal: format!("{} of {}", count(leaf.unequal), count(leaf.count)),
-        mark: if bad { "✗ beyond" } else { "✓ within" },
+        unequal: if exact { format!("{} of {}", count(leaf.unequal), count(leaf.count)) } else { "–".to_owned() },
+        mean_error: unless_exact(measured(leaf.mean_error())),
+        divergence: leaf.kl_divergence.map_or("–".to_owned(), measured),
+        bad,
+        mark: match (leaf.nonfinite_mismatches, exact) {
+            (1.., _) => "✗ non-finite",
+            (0, true) if bad => "✗ unequal",
+            (0, true) => "✓ equal",
+            (0, false) if bad => "✗ beyond",
+            (0, false) => "✓ within",
+        },
     }
 }

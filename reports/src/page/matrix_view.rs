@@ -10,6 +10,7 @@ use super::links::Links;
 use crate::figures::{count, counted, percent};
 use crate::rows::ResultRow;
 use crate::verdict_mark::verdict_mark;
+use crate::visible_text::one_line;
 
 /// The table of one target.
 #[derive(Serialize)]
@@ -54,7 +55,8 @@ type Column = (Workload, Dtype, Mode);
 /// The tables of all targets: controls last, others by name.
 pub(super) fn matrices(cases: &[CaseTries<'_>], links: &Links) -> Vec<TargetMatrix> {
     let mut targets: BTreeMap<(bool, &str), Vec<&ResultRow>> = BTreeMap::new();
-    let is_control = |case: &CaseTries<'_>| case.last.evidence.get("is_control").and_then(serde_json::Value::as_bool) == Some(true);
+    let is_control =
+        |case: &CaseTries<'_>| case.last.evidence.get("is_control").and_then(serde_json::Value::as_bool) == Some(true);
     let controls: BTreeSet<&str> =
         cases.iter().filter(|case| is_control(case)).map(|case| case.last.row.target.as_str()).collect();
     for case in cases {
@@ -95,7 +97,7 @@ fn matrix(index: usize, target: &str, is_control: bool, rows: &[&ResultRow], lin
         matrix_row(architecture, found, cells.collect())
     });
     TargetMatrix {
-        target: target.to_owned(),
+        target: one_line(target, 60),
         anchor: format!("target-{index}"),
         is_control,
         summary: format!(
@@ -116,7 +118,7 @@ fn matrix_row(architecture: &str, found: &BTreeMap<Column, Vec<&ResultRow>>, cel
         tally.add(row.outcome, row.verdict.is_unexpected());
     }
     MatrixRow {
-        architecture: architecture.to_owned(),
+        architecture: one_line(architecture, 96),
         passed: format!("{}/{}", count(tally.pass), count(tally.pass + tally.fail)),
         clean: tally.pass == tally.total(),
         cells,

@@ -2,6 +2,8 @@
 //!
 //! It works from a folder without a server, makes no request, runs no script and says so in its content security policy.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail by a panic"))]
+
 mod engine;
 mod health_view;
 mod index_view;
@@ -150,9 +152,7 @@ fn final_and_earlier(attempts: &[AttemptDetail]) -> Vec<CaseTries<'_>> {
 }
 
 /// Groups cases by model.
-fn by_model<'a, 'b>(
-    cases: &'b [CaseTries<'a>],
-) -> BTreeMap<&'a modelfarm_matrix::model::ModelId, Vec<&'b CaseTries<'a>>> {
+fn by_model<'a, 'b>(cases: &'b [CaseTries<'a>]) -> BTreeMap<&'a modelfarm_matrix::model::ModelId, Vec<&'b CaseTries<'a>>> {
     let mut models: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for case in cases {
         models.entry(&case.last.row.model).or_default().push(case);

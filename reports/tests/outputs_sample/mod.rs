@@ -143,8 +143,16 @@ pub fn run_of(attempts: &[AttemptDetail], state: RunState, missing: u64) -> RunR
 }
 
 fn environment() -> EnvironmentFacts {
-    let packages = [("torch", "2.15.0"), ("torch_tpu", "0.2.0"), ("libtpu", "0.0.52"), ("transformers", "5.24.0"),
-        ("jaxlib", "0.11.2"), ("safetensors", "0.8.0"), ("numpy", "2.4.1"), ("lammps-jax-pjrt-cpu", "0.11.2")];
+    let packages = [
+        ("torch", "2.15.0"),
+        ("torch_tpu", "0.2.0"),
+        ("libtpu", "0.0.52"),
+        ("transformers", "5.24.0"),
+        ("jaxlib", "0.11.2"),
+        ("safetensors", "0.8.0"),
+        ("numpy", "2.4.1"),
+        ("lammps-jax-pjrt-cpu", "0.11.2"),
+    ];
     EnvironmentFacts {
         id: "torchtpu-4c1f9e".into(),
         name: "torchtpu".into(),
@@ -162,8 +170,13 @@ fn add_model(attempts: &mut Vec<AttemptDetail>, index: usize, model: &str, archi
     if index.is_multiple_of(4) {
         questions.push((Workload::TrainStep, Dtype::Float32));
     }
-    let places = [("cpu", Mode::StrictEager), ("cpu", Mode::Compiled), ("tpu-emulated", Mode::StrictEager),
-        ("tpu-emulated", Mode::DeferAndFuse), ("tpu-emulated", Mode::Compiled)];
+    let places = [
+        ("cpu", Mode::StrictEager),
+        ("cpu", Mode::Compiled),
+        ("tpu-emulated", Mode::StrictEager),
+        ("tpu-emulated", Mode::DeferAndFuse),
+        ("tpu-emulated", Mode::Compiled),
+    ];
     for (workload, dtype) in questions {
         for (target, mode) in places {
             let case = Case {
@@ -183,31 +196,63 @@ fn add_model(attempts: &mut Vec<AttemptDetail>, index: usize, model: &str, archi
             let emulated = target == "tpu-emulated";
             match (architecture, workload, dtype, mode) {
                 ("qwen3_moe", Workload::Forward, Dtype::Bfloat16, Mode::DeferAndFuse) if emulated => {
-                    fail(&mut attempt, Outcome::Mismatch, Stage::Compare, Fault::Backend,
-                        "leaf `logits`: RMSE 0.0412 is 5.1 times the yardstick's 0.0081 (at most 3 are allowed)");
+                    fail(
+                        &mut attempt,
+                        Outcome::Mismatch,
+                        Stage::Compare,
+                        Fault::Backend,
+                        "leaf `logits`: RMSE 0.0412 is 5.1 times the yardstick's 0.0081 (at most 3 are allowed)",
+                    );
                     spoil(&mut attempt.leaves[0], 5.1);
                 }
                 ("deberta-v2", Workload::Forward, Dtype::Float32, Mode::Compiled) if emulated => {
-                    fail(&mut attempt, Outcome::CompileError, Stage::Compile, Fault::Backend,
-                        "torch._dynamo.exc.BackendCompilerFailed: backend='tpu' raised:\nRuntimeError: failed to legalize operation 'stablehlo.dynamic_gather' that was explicitly marked illegal");
+                    fail(
+                        &mut attempt,
+                        Outcome::CompileError,
+                        Stage::Compile,
+                        Fault::Backend,
+                        "torch._dynamo.exc.BackendCompilerFailed: backend='tpu' raised:\nRuntimeError: failed to legalize operation 'stablehlo.dynamic_gather' that was explicitly marked illegal",
+                    );
                 }
                 ("falcon_mamba", Workload::Generate, _, Mode::Compiled) if emulated => {
-                    fail(&mut attempt, Outcome::Timeout, Stage::Execute, Fault::Backend, "no result after 300 s; 14 recompilations so far");
+                    fail(
+                        &mut attempt,
+                        Outcome::Timeout,
+                        Stage::Execute,
+                        Fault::Backend,
+                        "no result after 300 s; 14 recompilations so far",
+                    );
                     attempt.row.duration_ms = 300_412;
                 }
                 ("swin", Workload::Forward, Dtype::Bfloat16, Mode::StrictEager) if emulated => {
-                    fail(&mut attempt, Outcome::NonFinite, Stage::Compare, Fault::Backend,
-                        "leaf `logits`: 12 of 20 elements are NaN where the reference is finite");
+                    fail(
+                        &mut attempt,
+                        Outcome::NonFinite,
+                        Stage::Compare,
+                        Fault::Backend,
+                        "leaf `logits`: 12 of 20 elements are NaN where the reference is finite",
+                    );
                     attempt.leaves[0].nonfinite_mismatches = 12;
                 }
                 ("llava", _, _, Mode::StrictEager | Mode::DeferAndFuse) if emulated => {
-                    declare(&mut attempt, Outcome::UnsupportedOp, Stage::Execute, Some(Fault::Backend),
+                    declare(
+                        &mut attempt,
+                        Outcome::UnsupportedOp,
+                        Stage::Execute,
+                        Some(Fault::Backend),
                         "NotImplementedError: Could not run 'aten::masked_scatter' with arguments from the 'tpu' backend",
-                        "torch_tpu 0.2 has no aten::masked_scatter");
+                        "torch_tpu 0.2 has no aten::masked_scatter",
+                    );
                 }
                 ("xlnet", _, _, _) => {
-                    declare(&mut attempt, Outcome::Nondeterministic, Stage::Reference, Some(Fault::Model),
-                        "two reference runs differ by up to 0.31 in `logits`", "its permutation mask is drawn anew for each call");
+                    declare(
+                        &mut attempt,
+                        Outcome::Nondeterministic,
+                        Stage::Reference,
+                        Some(Fault::Model),
+                        "two reference runs differ by up to 0.31 in `logits`",
+                        "its permutation mask is drawn anew for each call",
+                    );
                 }
                 ("phi3", Workload::Forward, Dtype::Float32, Mode::Compiled) if emulated => {
                     attempt.row.verdict = Verdict::UnexpectedPass;
@@ -215,13 +260,25 @@ fn add_model(attempts: &mut Vec<AttemptDetail>, index: usize, model: &str, archi
                 }
                 ("wav2vec2", Workload::Forward, Dtype::Float32, Mode::StrictEager) if emulated => {
                     let mut first = attempt.clone();
-                    fail(&mut first, Outcome::InfraError, Stage::Place, Fault::Infra, "the zygote ended while the child waited for a device slot");
+                    fail(
+                        &mut first,
+                        Outcome::InfraError,
+                        Stage::Place,
+                        Fault::Infra,
+                        "the zygote ended while the child waited for a device slot",
+                    );
                     first.row.verdict = Verdict::UnexpectedInconclusive;
                     attempts.push(first);
                     attempt.row.attempt = 2;
                 }
                 ("mixtral", Workload::Forward, Dtype::Bfloat16, _) if emulated => {
-                    fail(&mut attempt, Outcome::InconclusiveTie, Stage::Compare, Fault::Model, "expert choice flips within the reference's own noise in 2 of 64 rows");
+                    fail(
+                        &mut attempt,
+                        Outcome::InconclusiveTie,
+                        Stage::Compare,
+                        Fault::Model,
+                        "expert choice flips within the reference's own noise in 2 of 64 rows",
+                    );
                     attempt.row.verdict = Verdict::UnexpectedInconclusive;
                 }
                 _ => {}
@@ -265,11 +322,17 @@ fn passing(case: &Case, architecture: &str, index: usize) -> AttemptDetail {
     let bf16 = case.dtype == Dtype::Bfloat16;
     let yardstick = if bf16 { 7.9e-3 } else { 1.9e-7 };
     let compiled = case.mode == Mode::Compiled;
-    let mut leaves = vec![leaf("logits", &[2, 16, 1024], yardstick, 1.02), leaf("hidden_states.0", &[2, 16, 64], yardstick, 0.4)];
+    let mut leaves =
+        vec![leaf("logits", &[2, 16, 1024], yardstick, 1.02), leaf("hidden_states.0", &[2, 16, 64], yardstick, 0.4)];
     if case.workload == Workload::TrainStep {
         for layer in 0..24 {
             for part in ["self_attn.q_proj.weight", "self_attn.k_proj.weight", "mlp.up_proj.weight"] {
-                leaves.push(leaf(&format!("gradient.model.layers.{layer}.{part}"), &[64, 64], yardstick, 0.3 + f64::from(layer) / 20.0));
+                leaves.push(leaf(
+                    &format!("gradient.model.layers.{layer}.{part}"),
+                    &[64, 64],
+                    yardstick,
+                    0.3 + f64::from(layer) / 20.0,
+                ));
             }
         }
     }
