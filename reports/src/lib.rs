@@ -1,4 +1,5 @@
 //! What came out: the store, queries over it, and every view of them.
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail by a panic"))]
 
 mod figures;
 pub mod final_summary;

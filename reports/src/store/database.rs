@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
-use sqlx::{AssertSqlSafe, Executor, PgPool, Postgres, Row as _, Sqlite, SqlitePool};
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgPool, Postgres, Row as _, Sqlite, SqlitePool};
 
 use super::cell::{Cell, Kind};
 use super::database_url::DatabaseUrl;
@@ -57,7 +57,8 @@ impl Database {
                     .journal_mode(SqliteJournalMode::Wal)
                     .synchronous(SqliteSynchronous::Normal)
                     .foreign_keys(true)
-                    .busy_timeout(BUSY);
+                    .busy_timeout(BUSY)
+                    .disable_statement_logging();
                 let writer = SqlitePoolOptions::new()
                     .max_connections(1)
                     .acquire_timeout(QUEUE)
@@ -66,9 +67,9 @@ impl Database {
                     .connect_with(options)
                     .await
                     .map_err(|error| opening(&name, path, error))?;
-                let readers = SqlitePoolOptions::new()
-                    .max_connections(4)
-                    .connect_lazy_with(SqliteConnectOptions::new().filename(path).read_only(true).busy_timeout(BUSY));
+                let readers = SqlitePoolOptions::new().max_connections(4).connect_lazy_with(
+                    SqliteConnectOptions::new().filename(path).read_only(true).busy_timeout(BUSY).disable_statement_logging(),
+                );
                 Pools::Sqlite { writer: Some(writer), readers }
             }
             DatabaseUrl::Postgres { url, .. } => Pools::Postgres { pool: postgres(&name, url, false).await?, read_only: false },
@@ -91,7 +92,8 @@ impl Database {
                     .filename(path)
                     .read_only(true)
                     .busy_timeout(BUSY)
-                    .immutable(lies_in_a_read_only_folder(path));
+                    .immutable(lies_in_a_read_only_folder(path))
+                    .disable_statement_logging();
                 let readers = SqlitePoolOptions::new()
                     .max_connections(4)
                     .connect_with(options)
@@ -148,7 +150,7 @@ impl Database {
 
 async fn postgres(name: &str, url: &str, read_only: bool) -> Result<PgPool, StoreError> {
     let options = PgConnectOptions::from_str(url).map_err(|_| StoreError::Url(name.to_owned()))?;
-    let options = options.application_name("modelfarm");
+    let options = options.application_name("modelfarm").disable_statement_logging();
     let options = if read_only { options.options([("default_transaction_read_only", "on")]) } else { options };
     PgPoolOptions::new().max_connections(8).connect_with(options).await.map_err(|error| StoreError::from_driver(name, error))
 }
