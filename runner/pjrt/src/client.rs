@@ -67,6 +67,14 @@ unsafe fn create_with_known_options(args: *mut ClientCreateArgs) -> *mut Error {
         // SAFETY: passed on unchanged.
         return unsafe { interposer::call(args) };
     }
+    let name_of = |option: &[u64]| {
+        // SAFETY: a copy of a whole option, at least as large as the struct and aligned like it; the caller keeps the name
+        // alive during the call.
+        unsafe {
+            let option = &*option.as_ptr().cast::<NamedValue>();
+            text(option.name, option.name_size)
+        }
+    };
     // Words, so that the copies are aligned.
     // SAFETY: `count` elements of `stride` bytes each.
     let all = unsafe { slice(given.cast::<u64>(), count * stride / 8) };
@@ -86,21 +94,10 @@ unsafe fn create_with_known_options(args: *mut ClientCreateArgs) -> *mut Error {
             return error;
         }
         let (_, message) = errors::describe(error);
-        // SAFETY: each element is a copy of a whole option, whose name the caller keeps alive during the call.
-        let refused = kept.iter().position(|option| {
-            let option = unsafe { &*option.as_ptr().cast::<NamedValue>() };
-            // SAFETY: see above.
-            let name = unsafe { text(option.name, option.name_size) };
-            names(&message, &name)
-        });
+        let refused = kept.iter().position(|option| names(&message, &name_of(option)));
         let Some(position) = refused else { return error };
         errors::discard(error);
-        let option = kept.remove(position);
-        // SAFETY: as above.
-        let name = unsafe {
-            let option = &*option.as_ptr().cast::<NamedValue>();
-            text(option.name, option.name_size)
-        };
+        let name = name_of(&kept.remove(position));
         let mut dropped = lock(&DROPPED);
         if !dropped.contains(&name) {
             dropped.push(name);

@@ -36,7 +36,7 @@ pub fn load(path: &Path) -> Result<Loaded, String> {
     if symbol.is_null() {
         return Err(failed("it has no function GetPjrtApi, so it is not a PJRT plugin", reinstall));
     }
-    if symbol as usize == crate::GetPjrtApi as *const () as usize {
+    if std::ptr::eq(symbol, crate::GetPjrtApi as *const std::ffi::c_void) {
         return Err(failed("it is the interposer itself", "Name the plugin that the interposer is to stand in front of"));
     }
     // SAFETY: every PJRT plugin exports this name with this signature.

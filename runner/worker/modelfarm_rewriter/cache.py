@@ -1,9 +1,8 @@
-"""Rewritten programs by the content of the original, in memory and, if asked, in a folder that several processes share."""
+"""Rewritten programs by the content of the original: in memory, and in a folder that several processes may share."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from pathlib import Path
 
@@ -41,7 +40,7 @@ class Cache:
             # Written aside and renamed: a reader sees the whole file or none.
             with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
                 file.write(rewritten)
-            os.replace(file.name, self._folder / key)
+            Path(file.name).replace(self._folder / key)
         except OSError:
             return
 

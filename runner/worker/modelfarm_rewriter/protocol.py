@@ -1,7 +1,7 @@
 """The frames between the interposer and the rewriter.
 
-A request is `MFR1`, the length of the program as a little-endian u64, and the program. The answer is `MFR1`, one status byte
-(0: a program follows, 1: a reason why not follows), the length likewise, and that.
+A request is `MFR1`, the length of the program as a little-endian u64, and the program. The answer is `MFR1`, one status
+byte (0: a program follows, 1: a reason why not follows), the length likewise, and that.
 """
 
 from __future__ import annotations

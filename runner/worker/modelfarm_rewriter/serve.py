@@ -1,4 +1,4 @@
-"""Answering requests: one conversation on a pair of streams, and a server that forks a process for each conversation."""
+"""Answering requests: one conversation on two streams, and a server that forks a process for each conversation."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def converse(reader: BinaryIO, writer: BinaryIO, rewriter: Rewriter, cache: Cach
 def listen(path: Path, rewriter: Rewriter, cache: Cache) -> None:
     """Serves a Unix socket until it is told to stop (SIGTERM or SIGINT), then removes the socket.
 
-    Each connection gets a forked process: a program that crashes MLIR costs one conversation, and what it may have broken in
-    memory ends with it.
+    Each connection gets a forked process: a program that crashes MLIR costs one conversation, and what it may have
+    broken in memory ends with it.
     """
     # The kernel reaps the children.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
