@@ -14,12 +14,18 @@ fn main() {
     for watched in ["src", "Cargo.toml"] {
         println!("cargo:rerun-if-changed={}", crate_dir.join(watched).display());
     }
+    // `include_dir!` sees files that change, but not new ones.
+    for package in ["modelfarm_worker", "modelfarm_rewriter"] {
+        println!("cargo:rerun-if-changed={}", manifest_dir.join("worker").join(package).display());
+    }
     let target_dir = out_dir.join("pjrt");
     let mut build = Command::new(variable("CARGO"));
     build.args(["rustc", "--release", "--lib", "--crate-type", "cdylib", "--manifest-path"]).arg(crate_dir.join("Cargo.toml"));
     build.arg("--target-dir").arg(&target_dir).arg("--target").arg(variable("TARGET"));
     // Clippy and coverage tools wrap the compiler of the outer build; here a real library is wanted.
-    for wrapper in ["RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_RUSTC_WORKSPACE_WRAPPER", "CARGO_ENCODED_RUSTFLAGS", "CARGO_TARGET_DIR"] {
+    for wrapper in
+        ["RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_RUSTC_WORKSPACE_WRAPPER", "CARGO_ENCODED_RUSTFLAGS", "CARGO_TARGET_DIR"]
+    {
         build.env_remove(wrapper);
     }
     let status = build.status();

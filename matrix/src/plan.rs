@@ -202,9 +202,9 @@ pub fn plan(matrix: &Matrix, targets: &Targets, models: &[Model], filters: &Filt
             (case.workload, case.dtype, case.precision, !is_control(case), case.target.clone(), case.mode, case.canonical())
         });
         if !cases.is_empty() {
-            let trust =
-                matrix.overrides.iter().filter(|rule| rule.select.matches_model(model)).filter_map(|rule| rule.trust.clone());
-            planned_models.push(PlannedModel { model: model.clone(), trust: trust.last(), cases });
+            let matching = matrix.overrides.iter().filter(|rule| rule.select.matches_model(model));
+            let trust = matching.filter_map(|rule| rule.trust.clone()).next_back();
+            planned_models.push(PlannedModel { model: model.clone(), trust, cases });
         }
     }
     let all_cases: Vec<Case> =

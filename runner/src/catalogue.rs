@@ -57,7 +57,8 @@ pub async fn models(matrix: &Matrix, hubs: &Hubs) -> Result<(Vec<Model>, BTreeSe
         architectures.extend(all.iter().map(|model| model.architecture.clone()));
         let named: BTreeSet<&str> = sources.architectures.iter().map(|name| name.get_ref().as_str()).collect();
         let wanted = |model: &Model| {
-            let tagged = sources.fixtures.as_deref().is_some_and(|tag| tag == "all" || model.tags.iter().any(|found| found == tag));
+            let tagged =
+                sources.fixtures.as_deref().is_some_and(|tag| tag == "all" || model.tags.iter().any(|found| found == tag));
             tagged || named.contains(model.architecture.as_str())
         };
         found.extend(all.into_iter().filter(wanted).map(|model| (model.id.clone(), model)));
@@ -71,7 +72,9 @@ pub async fn models(matrix: &Matrix, hubs: &Hubs) -> Result<(Vec<Model>, BTreeSe
             let model = match hub::model(client, listed.id.as_str(), revision).await {
                 Ok(model) => known(model, ModelSource::Hub),
                 // The run itself will say what is wrong with it, as an outcome of its cases.
-                Err(HubError::Gated { .. } | HubError::NotFound { .. } | HubError::Download { .. } | HubError::Refused { .. }) => None,
+                Err(
+                    HubError::Gated { .. } | HubError::NotFound { .. } | HubError::Download { .. } | HubError::Refused { .. },
+                ) => None,
                 Err(error) => return Err(error.into()),
             };
             let mut model = model.unwrap_or_else(|| unknown(listed.id.clone()));

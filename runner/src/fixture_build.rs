@@ -70,7 +70,8 @@ pub async fn build(
     jobs: usize,
     mut progress: impl FnMut(&str),
 ) -> Result<PathBuf, FixtureBuildError> {
-    let source = unpack(&ZOO, &state.fixtures().join("source")).map_err(|error| FixtureBuildError::Unpack(error.to_string()))?;
+    let source =
+        unpack(&ZOO, &state.fixtures().join("source")).map_err(|error| FixtureBuildError::Unpack(error.to_string()))?;
     let requirements = ZOO.get_file("requirements.txt").and_then(|file| file.contents_utf8());
     let requirements = requirements.ok_or_else(|| FixtureBuildError::Unpack("requirements.txt is missing".into()))?;
     // The packages are data here: their own dependencies are not installed and nothing of them is run. A person's own

@@ -1,15 +1,36 @@
 //! The `modelfarm` program.
 
 use std::io::IsTerminal;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
 use clap::Parser;
 use modelfarm::cli::Cli;
+use modelfarm::state_dir::StateDir;
 use modelfarm::{command, exit};
 use tracing_subscriber::EnvFilter;
 
+/// Starts the program again with `HF_XET_CACHE` inside the state folder, where it is not so already.
+///
+/// The library below hf-hub reads the variable itself and has no other setting; a process cannot change its own environment
+/// safely. Returns only where nothing is to be done, or with what went wrong.
+fn with_xet_cache_in_state_dir(cli: &Cli) -> Option<exit::Failure> {
+    let state = StateDir::at(&cli.state_dir).ok()?;
+    let cache = state.hub().join("xet");
+    if std::env::var_os("HF_XET_CACHE").is_some_and(|found| found == cache) {
+        return None;
+    }
+    let program = std::env::current_exe().ok()?;
+    let error = Command::new(program).args(std::env::args_os().skip(1)).env("HF_XET_CACHE", cache).exec();
+    Some(exit::Failure::to(format!("start again with HF_XET_CACHE set: {error}")))
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(failure) = with_xet_cache_in_state_dir(&cli) {
+        exit::show(&failure);
+        return exit::ExitCode::Usage.into();
+    }
     let filter = match EnvFilter::try_new(&cli.log) {
         Ok(filter) => filter,
         Err(error) => {

@@ -14,7 +14,8 @@ const LINE_EVERY: Duration = Duration::from_secs(30);
 /// Shows a run until its events end. Only committed events are seen here.
 pub async fn show(mut events: Receiver<Event>) {
     let terminal = std::io::stderr().is_terminal();
-    let bar = ProgressBar::with_draw_target(None, if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
+    let bar =
+        ProgressBar::with_draw_target(None, if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
     let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let template = if colours {
         "{spinner} {pos}/{len} cases [{bar:24.cyan/dim}] {msg} · {elapsed} · {eta} left"

@@ -20,7 +20,8 @@ pub async fn database(farm: &Farm, what: Db) -> Result<ExitCode, Failure> {
         Db::Merge { files } => {
             let store = Store::create_or_migrate(&farm.database).await?;
             for file in files {
-                let report = store.merge(&file).await.map_err(|error| Failure::to(format!("merge {}: {error}", file.display())))?;
+                let report =
+                    store.merge(&file).await.map_err(|error| Failure::to(format!("merge {}: {error}", file.display())))?;
                 outputs::print(&format!(
                     "{}: {} runs new, {} known; {} attempts new, {} known; {} events new, {} known\n",
                     file.display(),

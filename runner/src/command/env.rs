@@ -1,12 +1,13 @@
 //! `modelfarm env`.
 
 use modelfarm_reports::store::Store;
+use modelfarm_reports::table::TableRow;
 use serde::Serialize;
 
 use super::printing::print_rows;
 use super::{Farm, outputs, prepare};
 use crate::cli::Env;
-use crate::environment::{self, EnvironmentSettings, Health};
+use crate::environment::{self, EnvironmentSettings, Finding, Health};
 use crate::exit::{ExitCode, Failure};
 use crate::progress::Activity;
 
@@ -17,6 +18,20 @@ struct EnvironmentRow {
     state: String,
     bytes: u64,
     folder: String,
+}
+
+impl TableRow for EnvironmentRow {
+    const COLUMNS: &'static [&'static str] = &["name", "id", "state", "bytes", "folder"];
+    const SHOWN: &'static [&'static str] = &["name", "id", "state", "bytes", "folder"];
+}
+
+#[derive(Serialize)]
+#[serde(transparent)]
+struct FindingRow<'a>(&'a Finding);
+
+impl TableRow for FindingRow<'_> {
+    const COLUMNS: &'static [&'static str] = &["subject", "health", "found", "advice"];
+    const SHOWN: &'static [&'static str] = Self::COLUMNS;
 }
 
 /// Makes, lists or examines environments.
@@ -32,7 +47,9 @@ pub async fn env(farm: &Farm, what: Env) -> Result<ExitCode, Failure> {
             let store = Store::open_read_only(&farm.database).await?;
             let all = store.environments(None).await?;
             let Some(kept) = all.into_iter().find(|kept| kept.environment_id == id) else {
-                return Err(Failure::usage(format!("no result was made in an environment `{id}`; `modelfarm query environments` lists them")));
+                return Err(Failure::usage(format!(
+                    "no result was made in an environment `{id}`; `modelfarm query environments` lists them"
+                )));
             };
             let mut activity = Activity::begin(&format!("environment {}", kept.name));
             let made = environment::recreate(farm.state.root(), &kept.name, &kept.requirements, &settings, |event| {
@@ -60,7 +77,8 @@ pub async fn env(farm: &Farm, what: Env) -> Result<ExitCode, Failure> {
         }
         Env::Doctor { name, output } => {
             let findings = environment::doctor(farm.state.root(), &name, &settings).await;
-            print_rows(&findings, &output)?;
+            let rows: Vec<FindingRow> = findings.iter().map(FindingRow).collect();
+            print_rows(&rows, &output)?;
             if findings.iter().any(|finding| finding.health == Health::Problem) {
                 return Ok(ExitCode::Usage);
             }

@@ -1,6 +1,7 @@
 //! `modelfarm fixtures`.
 
 use modelfarm_fixtures::{FixtureHub, cards};
+use modelfarm_reports::table::TableRow;
 use serde::Serialize;
 
 use super::printing::print_rows;
@@ -21,6 +22,11 @@ struct FixtureRow {
     tags: Vec<String>,
 }
 
+impl TableRow for FixtureRow {
+    const COLUMNS: &'static [&'static str] = &["model", "revision", "architecture", "class", "harness", "tags"];
+    const SHOWN: &'static [&'static str] = &["model", "architecture", "class", "tags", "revision"];
+}
+
 /// Builds, lists or serves the fixture models.
 pub async fn fixtures(farm: &Farm, what: Fixtures) -> Result<ExitCode, Failure> {
     match what {
@@ -30,7 +36,8 @@ pub async fn fixtures(farm: &Farm, what: Fixtures) -> Result<ExitCode, Failure> 
             let environment = prepare::environment(farm, "torchtpu", &settings).await?;
             let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
             let mut activity = Activity::begin("building fixture models");
-            let built = fixture_build::build(&farm.state, &environment, &settings, &only, jobs, |text| activity.say(text)).await;
+            let built =
+                fixture_build::build(&farm.state, &environment, &settings, &only, jobs, |text| activity.say(text)).await;
             drop(activity);
             outputs::print(&format!("{}\n", built.map_err(Failure::to)?.display()))?;
         }

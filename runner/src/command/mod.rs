@@ -48,12 +48,16 @@ pub async fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Demo(execution) => demo::demo(&farm, execution).await,
         Command::Run { matrix, selection, execution } => run::run(&farm, matrix, &selection, &execution).await,
-        Command::Plan { matrix, selection, left_out, output } => plan::plan(&farm, &matrix, &selection, left_out, &output).await,
+        Command::Plan { matrix, selection, left_out, output } => {
+            plan::plan(&farm, &matrix, &selection, left_out, &output).await
+        }
         Command::Show { reference, output } => show::show(&farm, &reference, &output).await,
         Command::Query(what) => query::query(&farm, what).await,
         Command::Fixtures(what) => fixtures::fixtures(&farm, what).await,
         Command::Env(what) => env::env(&farm, what).await,
         Command::Db(what) => database::database(&farm, what).await,
-        Command::Report { run, out, junit, summary } => outputs::report(&farm, &run, Some(&out), junit.as_deref(), summary.as_deref()).await,
+        Command::Report { run, out, junit, summary } => {
+            outputs::report(&farm, &run, Some(&out), junit.as_deref(), summary.as_deref()).await
+        }
     }
 }

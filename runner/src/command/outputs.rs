@@ -18,7 +18,9 @@ use crate::judge::Policy;
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::to(format!("write to standard output: {error}"))),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::to(format!("write to standard output: {error}")))
+        }
         _ => Ok(()),
     }
 }
@@ -74,8 +76,11 @@ async fn write_files(
             })
             .collect();
         let policy = Policy::current();
-        let gates =
-            Gates { policy: policy.version.to_string(), rmse_multiple: policy.noise_multiple, floor_epsilons: policy.floor_epsilons };
+        let gates = Gates {
+            policy: policy.version.to_string(),
+            rmse_multiple: policy.noise_multiple,
+            floor_epsilons: policy.floor_epsilons,
+        };
         let input = ReportInput {
             run,
             attempts: &attempts,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use modelfarm_reports::table::TableRow;
 use serde::Serialize;
 
 use super::Farm;
@@ -29,8 +30,34 @@ struct PlanRow {
     left_out: Option<String>,
 }
 
+impl TableRow for PlanRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "case_id",
+        "model",
+        "architecture",
+        "class",
+        "workload",
+        "dtype",
+        "precision",
+        "attention",
+        "target",
+        "mode",
+        "timeout_s",
+        "memory_gib",
+        "left_out",
+    ];
+    const SHOWN: &'static [&'static str] =
+        &["case_id", "model", "workload", "dtype", "target", "mode", "timeout_s", "left_out"];
+}
+
 /// Shows the cases that a run would take, in order, and why every other one is left out.
-pub async fn plan(farm: &Farm, matrix: &Path, selection: &Selection, left_out: bool, output: &Output) -> Result<ExitCode, Failure> {
+pub async fn plan(
+    farm: &Farm,
+    matrix: &Path,
+    selection: &Selection,
+    left_out: bool,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
     let prepared = prepare(farm, MatrixText::read(matrix)?, selection, &ExecutionOptions::default(), None).await?;
     let plan = &prepared.plan;
     let row = |case: &modelfarm_matrix::case::Case, architecture: &str, limits: (f64, f64), reason: Option<&str>| PlanRow {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use modelfarm_matrix::expectation::Verdict;
 use modelfarm_matrix::outcome::Outcome;
-use modelfarm_matrix::plan::Shard;
+use modelfarm_matrix::plan::{Plan, Shard};
 use modelfarm_reports::query::ResultFilter;
 use modelfarm_reports::rows::{ResultRow, RunRow, RunState};
 use modelfarm_reports::store::{self, NewRun, Store, this_host};
@@ -79,11 +79,7 @@ pub async fn run_matrix(
 }
 
 /// The cases of an earlier run that are to run again.
-async fn cases_of(
-    store: &Store,
-    reference: &str,
-    only: Option<Only>,
-) -> Result<Vec<modelfarm_matrix::case::CaseId>, Failure> {
+async fn cases_of(store: &Store, reference: &str, only: Option<Only>) -> Result<Vec<modelfarm_matrix::case::CaseId>, Failure> {
     let filter = ResultFilter { run: Some(reference.to_owned()), final_only: true, ..ResultFilter::default() };
     let rows = store.results(&filter).await?;
     let wanted = |row: &&ResultRow| only != Some(Only::Failed) || row.outcome != Outcome::Pass;
@@ -178,6 +174,7 @@ async fn execute(
         worker_source,
         interposer,
         plugins,
+        preload: preload(plan),
         threads: 1,
     };
     let all_targets: Vec<_> = targets.iter().cloned().collect();
@@ -221,6 +218,16 @@ async fn execute(
     Ok(end)
 }
 
+/// The architectures worth importing before the first fork. A matrix of hundreds names more than a zygote should hold.
+fn preload(plan: &Plan) -> Vec<String> {
+    const AT_MOST: usize = 64;
+    let mut architectures: Vec<String> = plan.models.iter().map(|planned| planned.model.architecture.clone()).collect();
+    architectures.sort();
+    architectures.dedup();
+    architectures.truncate(AT_MOST);
+    architectures
+}
+
 /// Reads `TARGET=FILE`.
 fn plugins(given: &[String], targets: &modelfarm_matrix::target::Targets) -> Result<BTreeMap<String, PathBuf>, Failure> {
     let mut plugins = BTreeMap::new();
@@ -238,7 +245,9 @@ fn plugins(given: &[String], targets: &modelfarm_matrix::target::Targets) -> Res
 /// The first signal asks the run to stop; the second ends the program.
 async fn stop_on_signals(stop: watch::Sender<bool>) {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else { return };
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+        return;
+    };
     for number in 1.. {
         tokio::select! {
             _ = interrupt.recv() => {}

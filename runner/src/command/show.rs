@@ -3,7 +3,9 @@
 use modelfarm_reports::store::Store;
 
 use super::Farm;
-use super::printing::{Shape, print_details, shape};
+use modelfarm_reports::table::Format;
+
+use super::printing::{format, print_details, print_json, print_rows};
 use crate::cli::Output;
 use crate::exit::{ExitCode, Failure};
 
@@ -16,9 +18,10 @@ pub async fn show(farm: &Farm, reference: &str, output: &Output) -> Result<ExitC
             "no attempt of `{reference}` is recorded; `modelfarm query results` lists the case ids that are"
         )));
     }
-    match shape(output)? {
-        Shape::Table => print_details(&attempts)?,
-        Shape::Json | Shape::Csv => super::printing::print_rows(&attempts, output)?,
+    match format(output)? {
+        Format::Table => print_details(&attempts)?,
+        Format::Json => print_json(&attempts)?,
+        Format::Csv => print_rows(&attempts.into_iter().map(|attempt| attempt.row).collect::<Vec<_>>(), output)?,
     }
     Ok(ExitCode::Fine)
 }

@@ -17,7 +17,7 @@ use super::uv_tool::find_uv;
 
 /// Packages whose versions decide what a result means.
 const TOLD_PACKAGES: [&str; 7] =
-    ["torch", "torch-tpu", "libtpu", "transformers", "jaxlib", "safetensors", "lammps-jax-pjrt-cpu"];
+    ["torch", "torch-tpu", "libtpu", "transformers", "jaxlib", "safetensors", "fastatomstruct-xla-cpu"];
 /// The `torchtpu` environment takes 7.2 GiB; models, references and results come on top.
 const WANTED_FREE_GIB: f64 = 12.0;
 /// The default limit of one case is 6 GiB, beside a zygote of about 1 GiB.

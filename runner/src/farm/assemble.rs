@@ -20,7 +20,7 @@ const MAX_TRACEBACK: usize = 64 * 1024;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Result {
     /// The outputs were judged.
-    Judged(Judgement),
+    Judged(Box<Judgement>),
     /// It did not come so far.
     Observed(Observation),
 }
@@ -71,9 +71,15 @@ pub fn assemble(tried: Tried<'_>, result: Result, now: i64) -> Attempt {
             metrics = with_judged(metrics, &judgement.metrics);
             (judgement.outcome, Stage::Compare, judgement.message, None, judgement.leaves, Vec::new(), false)
         }
-        Result::Observed(seen) => {
-            (seen.outcome, seen.stage, Some(seen.message), seen.traceback, Vec::<LeafStatistics>::new(), seen.emulator_lacks, seen.kept_on_cpu)
-        }
+        Result::Observed(seen) => (
+            seen.outcome,
+            seen.stage,
+            Some(seen.message),
+            seen.traceback,
+            Vec::<LeafStatistics>::new(),
+            seen.emulator_lacks,
+            seen.kept_on_cpu,
+        ),
     };
     let mut emulator_lacks = lacks;
     emulator_lacks.sort();
@@ -134,7 +140,8 @@ fn metrics_of_facts(facts: &Map<String, Value>) -> Metrics {
         graph_count: integer("graph_count"),
         graph_break_count: breaks.map(break_count),
         recompile_count: integer("recompile_count"),
-        compile_count: pjrt("compile_count").and_then(Value::as_i64),
+        // What the model needs, whether it was compiled now or before: else a second night would seem to need nothing.
+        compile_count: sum_of_integers(pjrt("compile_count"), pjrt("deserialize_count")),
         compile_ms: pjrt("compile_ms").and_then(Value::as_f64),
         execute_count: pjrt("execute_count").and_then(Value::as_i64),
         h2d_bytes: pjrt("host_to_device_bytes").and_then(Value::as_i64),
@@ -143,6 +150,10 @@ fn metrics_of_facts(facts: &Map<String, Value>) -> Metrics {
         tokens_per_s: facts.get("tokens_per_s").and_then(Value::as_f64),
         ..Metrics::default()
     }
+}
+
+fn sum_of_integers(one: Option<&Value>, other: Option<&Value>) -> Option<i64> {
+    Some(one?.as_i64()? + other.and_then(Value::as_i64).unwrap_or(0))
 }
 
 fn with_judged(measured: Metrics, judged: &Metrics) -> Metrics {
@@ -177,8 +188,10 @@ mod tests {
             environment_id: None,
             inputs_hash: None,
             reference_key: None,
-            facts: serde_json::from_str(r#"{"graph_breaks":[{"reason":"x","count":2},{"reason":"y","count":1}],"pjrt":{"compile_count":7}}"#)
-                .unwrap(),
+            facts: serde_json::from_str(
+                r#"{"graph_breaks":[{"reason":"x","count":2},{"reason":"y","count":1}],"pjrt":{"compile_count":7}}"#,
+            )
+            .unwrap(),
             output_tail: "the end",
         }
     }
@@ -190,7 +203,10 @@ mod tests {
         let attempt = assemble(tried(&case), Result::Observed(observation), 1500);
         assert_eq!(attempt.fault, Some(modelfarm_matrix::fault::Fault::Backend));
         assert_eq!(attempt.signature.as_deref(), Some("died by SIGSEGV at <address>"));
-        assert_eq!((attempt.duration_ms, attempt.metrics.graph_break_count, attempt.metrics.compile_count), (500, Some(3), Some(7)));
+        assert_eq!(
+            (attempt.duration_ms, attempt.metrics.graph_break_count, attempt.metrics.compile_count),
+            (500, Some(3), Some(7))
+        );
         assert_eq!(attempt.output_tail.as_deref(), Some("the end"));
     }
 

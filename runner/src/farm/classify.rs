@@ -88,7 +88,9 @@ fn failed(report: &JobReport, asked: Asked<'_>) -> Option<Observation> {
     match report.ending {
         Ending::ZygoteLost => Some(Observation::new(Outcome::InfraError, stage, "the worker process ended under the job")),
         // Nobody but the kernel sends SIGKILL to a child that the farm did not kill: its out-of-memory killer.
-        Ending::Signal(9) => Some(Observation::new(Outcome::HostOom, stage, "killed by SIGKILL, most likely for want of host memory")),
+        Ending::Signal(9) => {
+            Some(Observation::new(Outcome::HostOom, stage, "killed by SIGKILL, most likely for want of host memory"))
+        }
         Ending::Signal(signal) => {
             Some(ended_early(stage, Outcome::Crash, format!("died by {} in stage {stage}", signal_name(signal))))
         }
@@ -139,7 +141,10 @@ fn load_outcome(failure: &Failure) -> Outcome {
         Outcome::HostOom
     } else if failure.is("builtins.ImportError") {
         Outcome::MissingDependency
-    } else if failure.is("modelfarm_worker.model.Refused") || message.contains("trust_remote_code") || message.contains("weights_only") {
+    } else if failure.is("modelfarm_worker.model.UntrustedCodeError")
+        || message.contains("trust_remote_code")
+        || message.contains("weights_only")
+    {
         Outcome::Refused
     } else if message.contains("requires the following packages that were not found") {
         Outcome::MissingDependency
@@ -152,15 +157,24 @@ fn load_outcome(failure: &Failure) -> Outcome {
 fn device_outcome(failure: &Failure, refusals: &[CompileRefusal]) -> (Outcome, Option<String>) {
     // In deferred modes an exception may only say that an earlier program failed; the PJRT layer knows why.
     let says_little = failure.message.contains("failed state") || failure.message.trim().is_empty();
-    let hidden = refusals.last().filter(|refusal| says_little && !failure.message.contains(&refusal.message)).map(|r| r.message.clone());
+    let hidden =
+        refusals.last().filter(|refusal| says_little && !failure.message.contains(&refusal.message)).map(|r| r.message.clone());
     let text = format!("{}\n{}", failure.message, hidden.as_deref().unwrap_or_default());
     let has = |needles: &[&str]| needles.iter().any(|needle| text.contains(needle));
     let outcome = if failure.is("builtins.MemoryError") || has(&["DefaultCPUAllocator"]) {
         Outcome::HostOom
-    } else if failure.is("torch.OutOfMemoryError") || has(&["RESOURCE_EXHAUSTED", "CompileTimeHbmOom", "out of memory", "Out of memory"]) {
+    } else if failure.is("torch.OutOfMemoryError")
+        || has(&["RESOURCE_EXHAUSTED", "CompileTimeHbmOom", "out of memory", "Out of memory"])
+    {
         Outcome::DeviceOom
     } else if failure.is("builtins.NotImplementedError")
-        || has(&["UNIMPLEMENTED", "NotImplementedError", "Could not run 'aten::", "not implemented for", "is not currently implemented"])
+        || has(&[
+            "UNIMPLEMENTED",
+            "NotImplementedError",
+            "Could not run 'aten::",
+            "not implemented for",
+            "is not currently implemented",
+        ])
     {
         Outcome::UnsupportedOp
     } else if failure.is("torch._dynamo.exc.TorchDynamoException")
@@ -186,7 +200,13 @@ struct CompileRefusal {
 fn compile_refusals(facts: &serde_json::Map<String, Value>) -> Vec<CompileRefusal> {
     let errors = facts.get("pjrt").and_then(|pjrt| pjrt.get("compile_failures")).and_then(Value::as_array);
     let names = |error: &Value, key: &str| -> Vec<String> {
-        error.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+        error
+            .get(key)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect()
     };
     errors
         .into_iter()
@@ -353,7 +373,7 @@ mod tests {
     fn loading_failures_are_told_apart() {
         for (exception, message, expected) in [
             ("builtins.ImportError", "No module named x", Outcome::MissingDependency),
-            ("modelfarm_worker.model.Refused", "pickle", Outcome::Refused),
+            ("modelfarm_worker.model.UntrustedCodeError", "its code", Outcome::Refused),
             ("builtins.ValueError", "requires you to execute; set trust_remote_code=True", Outcome::Refused),
             ("json.JSONDecodeError", "Expecting value", Outcome::LoadError),
         ] {

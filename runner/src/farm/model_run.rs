@@ -20,7 +20,7 @@ use super::assemble::{Result as TryResult, Tried, assemble};
 use super::classify::{Asked, Observation, classify};
 use super::context::Context;
 use super::reference_cache::{Reference, ReferenceFiles, ReferenceQuestion};
-use super::worker_pool::Worker;
+use super::worker_pool::{Code, Worker};
 use crate::hub::{Snapshot, download_snapshot};
 use crate::judge::{self, JudgeFiles, Question, Role};
 use crate::worker::job::{self, JobLimits, JobReport};
@@ -138,6 +138,11 @@ impl ModelRun<'_> {
         self.trust == Some(snapshot.commit.as_str())
     }
 
+    /// Whose code a child would run. What is not trusted does not run; but a trusted model's files can run whatever they like.
+    fn code(&self, snapshot: &Snapshot) -> Code {
+        if self.trusted(snapshot) { Code::Own } else { Code::Library }
+    }
+
     fn requested_model(&self, case: &Case, snapshot: &Snapshot) -> RequestedModel {
         RequestedModel {
             path: snapshot.path.clone(),
@@ -173,7 +178,11 @@ impl ModelRun<'_> {
             return Ok(reference);
         }
         self.model_stage(Stage::Reference);
-        let worker = context.pool.worker(control).await.map_err(|error| infra(Stage::Load, format!("failed to {error}")))?;
+        let worker = context
+            .pool
+            .worker(control, self.code(snapshot))
+            .await
+            .map_err(|error| infra(Stage::Load, format!("failed to {error}")))?;
         let out = JobFolder::new(&worker).map_err(|error| infra(Stage::Load, error))?;
         let request = Request {
             protocol: PROTOCOL,
@@ -213,7 +222,10 @@ impl ModelRun<'_> {
             }
             Err(error) => return Err(infra(Stage::Reference, format!("the judge ended: {error}"))),
         }
-        context.references.put(&key, &kept, &report.facts).map_err(|error| infra(Stage::Reference, format!("failed to keep the reference: {error}")))
+        context
+            .references
+            .put(&key, &kept, &report.facts)
+            .map_err(|error| infra(Stage::Reference, format!("failed to keep the reference: {error}")))
     }
 
     /// Runs a case, with retries where its outcome is unexpected.
@@ -274,7 +286,7 @@ impl ModelRun<'_> {
         let infra = |message: String| (TryResult::Observed(Observation::new(Outcome::InfraError, Stage::Load, message)), None);
         let case = &planned.case;
         let context = self.context;
-        let worker = match context.pool.worker(target).await {
+        let worker = match context.pool.worker(target, self.code(snapshot)).await {
             Ok(worker) => worker,
             Err(error) => return infra(format!("failed to {error}")),
         };
@@ -300,7 +312,8 @@ impl ModelRun<'_> {
         };
         let on_stage = |stage| context.recorder.event(Event::StageEntered { case_id: case.id(), attempt, stage });
         let limits = job_limits(planned.timeout_s, planned.memory_gib);
-        let ran = job::run(&worker.zygote, &request, limits, context.pool.devices(target), context.stop.clone(), on_stage).await;
+        let ran =
+            job::run(&worker.zygote, &request, limits, context.pool.devices(target), context.stop.clone(), on_stage).await;
         let report = match ran {
             Ok(report) => report,
             Err(error) => return infra(format!("failed to {error}")),
@@ -325,12 +338,15 @@ impl ModelRun<'_> {
         let (question, policy) = (Question::from(case), context.policy.clone());
         let judgement = tokio::task::spawn_blocking(move || judge::judge(&judged, &question, &policy)).await;
         let result = match judgement {
-            Ok(Ok(judgement)) => TryResult::Judged(judgement),
+            Ok(Ok(judgement)) => TryResult::Judged(Box::new(judgement)),
             Ok(Err(error)) => {
-                let outcome = if error.role == Role::Outputs { Outcome::InfraError } else { Outcome::ReferenceError };
+                // The reference was judged when it was kept: what is wrong now is wrong with this host's files.
+                let outcome = if error.role == Role::Outputs { Outcome::RuntimeError } else { Outcome::InfraError };
                 TryResult::Observed(Observation::new(outcome, Stage::Compare, format!("failed to {error}")))
             }
-            Err(error) => TryResult::Observed(Observation::new(Outcome::InfraError, Stage::Compare, format!("the judge ended: {error}"))),
+            Err(error) => {
+                TryResult::Observed(Observation::new(Outcome::InfraError, Stage::Compare, format!("the judge ended: {error}")))
+            }
         };
         (result, Some(report))
     }
@@ -363,7 +379,9 @@ impl ModelRun<'_> {
                 control: controls.get(&control_key(case, control_mode(case.mode))).copied().filter(|_| !is_control),
                 started_at: now_ms(),
                 host: &context.host,
-                environment_id: target.and_then(|target| context.pool.environment(target)).map(|environment| environment.id.as_str()),
+                environment_id: target
+                    .and_then(|target| context.pool.environment(target))
+                    .map(|environment| environment.id.as_str()),
                 inputs_hash: None,
                 reference_key: None,
                 facts: Map::new(),
@@ -388,7 +406,8 @@ fn job_limits(timeout_s: f64, memory_gib: f64) -> JobLimits {
 fn facts_of(report: &JobReport) -> Map<String, Value> {
     let mut facts = report.facts.clone();
     facts.insert("max_rss_bytes".into(), report.max_rss_bytes.into());
-    let stages: Vec<Value> = report.stages.iter().map(|(stage, at)| serde_json::json!({ "stage": stage, "at_ms": at })).collect();
+    let stages: Vec<Value> =
+        report.stages.iter().map(|(stage, at)| serde_json::json!({ "stage": stage, "at_ms": at })).collect();
     facts.insert("stages".into(), stages.into());
     facts
 }
@@ -419,7 +438,11 @@ impl JobFolder {
         let plain = Path::new(name).components().count() == 1
             && matches!(Path::new(name).components().next(), Some(std::path::Component::Normal(_)))
             && name.len() <= 100;
-        if plain { Ok(self.path.join(name)) } else { Err(format!("the worker's child named a file outside its folder for `{role}`")) }
+        if plain {
+            Ok(self.path.join(name))
+        } else {
+            Err(format!("the worker's child named a file outside its folder for `{role}`"))
+        }
     }
 }
 

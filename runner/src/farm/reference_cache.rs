@@ -30,7 +30,8 @@ pub struct ReferenceQuestion<'a> {
 impl ReferenceQuestion<'_> {
     /// The key: 32 hex digits.
     pub fn key(&self) -> String {
-        let Case { model, class, harness, weights, workload, inputs, dtype, precision, attention: _, target: _, mode: _ } = self.case;
+        let Case { model, class, harness, weights, workload, inputs, dtype, precision, attention: _, target: _, mode: _ } =
+            self.case;
         let Self { case: _, commit, trusted, environment_id, worker, seed, machine } = self;
         let text = format!(
             "v1/{model}/{commit}/{class}/{harness}/{weights}/{workload}/{inputs}/{dtype}/{precision}/{trusted}/{environment_id}/{worker}/{seed}/{machine}"
@@ -86,7 +87,14 @@ impl ReferenceCache {
         let card: Card = serde_json::from_slice(&std::fs::read(folder.join("card.json")).ok()?).ok()?;
         let [inputs, reference, yardstick] = FILES.map(|name| folder.join(name));
         let complete = [&inputs, &reference, &yardstick].into_iter().all(|path| path.is_file());
-        complete.then(|| Reference { key: key.to_owned(), inputs, reference, yardstick, inputs_hash: card.inputs_hash, facts: card.facts })
+        complete.then(|| Reference {
+            key: key.to_owned(),
+            inputs,
+            reference,
+            yardstick,
+            inputs_hash: card.inputs_hash,
+            facts: card.facts,
+        })
     }
 
     /// Keeps a reference: moves its files here, whole or not at all.
@@ -144,7 +152,14 @@ mod tests {
             let other: Case = text.replace("tpu-emulated/strict-eager", same).parse().unwrap();
             assert_eq!(question(&other).key(), key);
         }
-        for (from, to) in [("a/b", "a/c"), ("/C/", "/D/"), ("real", "random"), ("forward", "generate"), ("float32", "bfloat16"), ("highest", "medium")] {
+        for (from, to) in [
+            ("a/b", "a/c"),
+            ("/C/", "/D/"),
+            ("real", "random"),
+            ("forward", "generate"),
+            ("float32", "bfloat16"),
+            ("highest", "medium"),
+        ] {
             let other: Case = text.replace(from, to).parse().unwrap();
             assert_ne!(question(&other).key(), key, "{to}");
         }

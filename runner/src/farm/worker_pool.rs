@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use modelfarm_matrix::target::{Backend, Target};
+use sha2::{Digest, Sha256};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 
@@ -35,8 +36,22 @@ pub struct WorkerSettings {
     pub interposer: PathBuf,
     /// Plugin files that a person put in place of a target's own, by target.
     pub plugins: BTreeMap<String, PathBuf>,
+    /// Architectures whose code a zygote imports before the first fork.
+    pub preload: Vec<String>,
     /// CPU threads of a child.
     pub threads: usize,
+}
+
+/// Whose code a worker's children run.
+///
+/// Children of one worker could meddle with each other's files and with the compile cache. A model that brings its own code, be
+/// it trusted or not, therefore gets children of another worker than those that only bring weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// Only the libraries of the environment.
+    Library,
+    /// The model's own.
+    Own,
 }
 
 /// A target's worker, and what belongs to it.
@@ -60,7 +75,7 @@ struct Slot {
 pub struct WorkerPool {
     settings: WorkerSettings,
     environments: BTreeMap<String, Environment>,
-    workers: tokio::sync::Mutex<HashMap<String, Arc<tokio::sync::Mutex<Slot>>>>,
+    workers: tokio::sync::Mutex<HashMap<(String, Code), Arc<tokio::sync::Mutex<Slot>>>>,
     devices: HashMap<String, DeviceSlots>,
 }
 
@@ -72,7 +87,12 @@ pub fn plugin_path(target: &Target, environment: &Environment, settings: &Worker
 
 impl WorkerPool {
     /// A pool for these targets; starts nothing yet.
-    pub fn new(settings: WorkerSettings, environments: BTreeMap<String, Environment>, targets: &[Target], cores: usize) -> Self {
+    pub fn new(
+        settings: WorkerSettings,
+        environments: BTreeMap<String, Environment>,
+        targets: &[Target],
+        cores: usize,
+    ) -> Self {
         let devices = targets.iter().map(|target| (target.name.clone(), DeviceSlots::new(&target.slots, cores))).collect();
         Self { settings, environments, workers: tokio::sync::Mutex::default(), devices }
     }
@@ -88,23 +108,27 @@ impl WorkerPool {
     }
 
     /// The worker of a target, started where there is none or the last one is lost.
-    pub async fn worker(&self, target: &Target) -> Result<Arc<Worker>, ZygoteError> {
-        let slot = self.workers.lock().await.entry(target.name.clone()).or_default().clone();
+    pub async fn worker(&self, target: &Target, code: Code) -> Result<Arc<Worker>, ZygoteError> {
+        let slot = self.workers.lock().await.entry((target.name.clone(), code)).or_default().clone();
         let mut slot = slot.lock().await;
         if let Some(worker) = slot.worker.as_ref().filter(|worker| !worker.zygote.is_lost()) {
             return Ok(worker.clone());
         }
         slot.starts += 1;
-        let worker = Arc::new(self.start(target, slot.starts).await?);
-        tracing::info!(target = target.name, import_ms = worker.zygote.import_ms(), "worker ready");
+        let worker = Arc::new(self.start(target, code, slot.starts).await?);
+        tracing::info!(target = target.name, ?code, import_ms = worker.zygote.import_ms(), "worker ready");
         slot.worker = Some(worker.clone());
         Ok(worker)
     }
 
-    async fn start(&self, target: &Target, number: u32) -> Result<Worker, ZygoteError> {
+    async fn start(&self, target: &Target, code: Code, number: u32) -> Result<Worker, ZygoteError> {
         let problem = |what: String, reason: String| ZygoteError::Start { program: what, reason };
-        let environment = self.environment(target).ok_or_else(|| problem(target.environment.clone(), "no such environment".into()))?;
-        let scratch = self.settings.scratch.join(format!("{}-{number}", target.name));
+        let environment =
+            self.environment(target).ok_or_else(|| problem(target.environment.clone(), "no such environment".into()))?;
+        let scratch = self.settings.scratch.join(match code {
+            Code::Library => format!("{}-{number}", target.name),
+            Code::Own => format!("{}-own-code-{number}", target.name),
+        });
         for folder in ["home", "tmp"] {
             let folder = scratch.join(folder);
             std::fs::create_dir_all(&folder).map_err(|error| problem(folder.display().to_string(), error.to_string()))?;
@@ -119,6 +143,7 @@ impl WorkerPool {
         ];
         readable.extend(interpreter_folders(environment));
         let mut devices = Vec::new();
+        let mut writable = Vec::new();
         let mut rewriter = None;
         if target.backend == Backend::TorchTpu {
             if let Some(plugin) = plugin_path(target, environment, &self.settings) {
@@ -130,13 +155,24 @@ impl WorkerPool {
                 env.insert("MODELFARM_PJRT_PLUGIN".into(), plugin.into());
             }
             env.insert("TPU_LIBRARY_PATH".into(), self.settings.interposer.clone().into());
+            if target.compile_cache && code == Code::Library {
+                let cache = self.compile_cache(target, environment);
+                std::fs::create_dir_all(&cache).map_err(|error| problem(cache.display().to_string(), error.to_string()))?;
+                env.insert("TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT".into(), cache.clone().into());
+                writable.push(cache);
+            }
             if !target.emulated {
                 devices = device_nodes();
             }
             if target.emulated || self.settings.plugins.contains_key(&target.name) {
                 let socket = scratch.join("rewriter.sock");
-                let confinement =
-                    Confinement { readable: readable.clone(), scratch: scratch.clone(), devices: vec![], env: env.clone() };
+                let confinement = Confinement {
+                    readable: readable.clone(),
+                    scratch: scratch.clone(),
+                    writable: vec![],
+                    devices: vec![],
+                    env: env.clone(),
+                };
                 rewriter = Some(start_rewriter(self.settings.sandbox, &confinement, &environment.python, &socket).await?);
                 env.insert("MODELFARM_PJRT_REWRITER".into(), socket.into());
             }
@@ -149,13 +185,24 @@ impl WorkerPool {
         }
         let command = ZygoteCommand {
             sandbox: self.settings.sandbox,
-            confinement: Confinement { readable, scratch: scratch.clone(), devices, env },
+            confinement: Confinement { readable, scratch: scratch.clone(), writable, devices, env },
             python: environment.python.clone(),
             backend: target.backend,
+            preload: self.settings.preload.clone(),
             ready_within: READY_WITHIN,
         };
         let zygote = Zygote::start(&command).await?;
         Ok(Worker { zygote, scratch, _rewriter: rewriter })
+    }
+
+    /// Where programs compiled for a target are kept: apart for everything that makes other machine code of the same program,
+    /// because TorchTPU's own keys do not hold the plugin behind the interposer.
+    fn compile_cache(&self, target: &Target, environment: &Environment) -> PathBuf {
+        let plugin = plugin_path(target, environment, &self.settings).unwrap_or_default();
+        let text = format!("{}/{}/{}/{:?}", environment.id, plugin.display(), self.settings.interposer.display(), target.env);
+        let digest = Sha256::digest(text.as_bytes());
+        let key: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        self.settings.state.compiled().join(key)
     }
 
     /// All that a worker's environment holds: nothing of the person's own.
@@ -171,6 +218,8 @@ impl WorkerPool {
             ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
             ("TPU_SKIP_MDS_QUERY", "1"),
             ("TORCH_SHOW_CPP_STACKTRACES", "1"),
+            // Programs that come from a cache of the framework's own would be seen by nobody.
+            ("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1"),
             ("MODELFARM_THREADS", &threads),
             ("OMP_NUM_THREADS", &threads),
         ]
@@ -210,7 +259,12 @@ fn device_nodes() -> Vec<PathBuf> {
 }
 
 /// Starts the program rewriter and waits until its socket can be used.
-async fn start_rewriter(sandbox: Sandbox, confinement: &Confinement, python: &Path, socket: &Path) -> Result<Child, ZygoteError> {
+async fn start_rewriter(
+    sandbox: Sandbox,
+    confinement: &Confinement,
+    python: &Path,
+    socket: &Path,
+) -> Result<Child, ZygoteError> {
     let problem = |reason: String| ZygoteError::Start { program: "the program rewriter".into(), reason };
     let path = socket.to_str().ok_or_else(|| problem("the state folder's path is not valid UTF-8".into()))?;
     let mut command = sandbox.command(confinement, python, &["-s", "-B", "-m", "modelfarm_rewriter", "--socket", path]);

@@ -24,6 +24,8 @@ pub struct Confinement {
     pub readable: Vec<PathBuf>,
     /// The folder it may write to.
     pub scratch: PathBuf,
+    /// Other folders it may write to.
+    pub writable: Vec<PathBuf>,
     /// Device nodes it may open.
     pub devices: Vec<PathBuf>,
     /// All of its environment.
@@ -32,15 +34,40 @@ pub struct Confinement {
 
 /// What of the system a Python process needs to start: libraries, the loader's cache, names of users and time zones.
 const SYSTEM: &[&str] = &[
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d", "/etc/localtime", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/nix/store", "/sys",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/group",
+    "/nix/store",
+    "/sys",
 ];
 
 impl Sandbox {
     /// The strongest sandbox that works here, tried and not guessed.
     pub async fn detect() -> Self {
         let mut probe = tokio::process::Command::new("bwrap");
-        probe.args(["--unshare-net", "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev"]);
+        probe.args([
+            "--unshare-net",
+            "--unshare-pid",
+            "--unshare-ipc",
+            "--die-with-parent",
+            "--ro-bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+        ]);
         probe.args(["--proc", "/proc", "true"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         match probe.status().await {
             Ok(status) if status.success() => Self::Bubblewrap,
@@ -52,7 +79,9 @@ impl Sandbox {
     pub fn description(self) -> &'static str {
         match self {
             Self::Bubblewrap => "bubblewrap: no network, read-only files, own pids, clean environment",
-            Self::None => "NONE: bubblewrap is missing or not permitted; models run with this user's rights (install bubblewrap)",
+            Self::None => {
+                "NONE: bubblewrap is missing or not permitted; models run with this user's rights (install bubblewrap)"
+            }
         }
     }
 
@@ -72,11 +101,12 @@ impl Sandbox {
 }
 
 fn bubblewrap_arguments(confinement: &Confinement) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent"]
-        .into_iter()
-        .chain(["--new-session", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"])
-        .map(OsString::from)
-        .collect();
+    let mut arguments: Vec<OsString> =
+        ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent"]
+            .into_iter()
+            .chain(["--new-session", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"])
+            .map(OsString::from)
+            .collect();
     let mut bind = |option: &str, path: &Path| {
         arguments.extend([option.into(), path.as_os_str().to_owned(), path.as_os_str().to_owned()]);
     };
@@ -88,6 +118,9 @@ fn bubblewrap_arguments(confinement: &Confinement) -> Vec<OsString> {
     }
     for path in &confinement.devices {
         bind("--dev-bind-try", path);
+    }
+    for path in &confinement.writable {
+        bind("--bind", path);
     }
     bind("--bind", &confinement.scratch);
     arguments.push("--chdir".into());
@@ -109,6 +142,7 @@ mod tests {
         let confinement = Confinement {
             readable: vec![],
             scratch: scratch.path().to_owned(),
+            writable: vec![],
             devices: vec![],
             env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".into())]),
         };

@@ -64,6 +64,8 @@ pub struct ZygoteCommand {
     pub python: PathBuf,
     /// What the worker starts.
     pub backend: Backend,
+    /// Architectures whose code it imports before the first fork.
+    pub preload: Vec<String>,
     /// How long imports may take.
     pub ready_within: Duration,
 }
@@ -106,7 +108,8 @@ impl Zygote {
     pub async fn start(command: &ZygoteCommand) -> Result<Self, ZygoteError> {
         let io = |error: std::io::Error| ZygoteError::Io(error.to_string());
         let (ours, theirs) = StdUnixStream::pair().map_err(io)?;
-        let mut started = command.sandbox.command(&command.confinement, &command.python, &["-s", "-B", "-m", "modelfarm_worker"]);
+        let mut started =
+            command.sandbox.command(&command.confinement, &command.python, &["-s", "-B", "-m", "modelfarm_worker"]);
         started.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut process = started
             .spawn()
@@ -136,14 +139,16 @@ impl Zygote {
             output,
             _process: process,
         };
-        zygote.send(&ToZygote::Start { protocol: PROTOCOL, backend: command.backend }, &[]).await?;
+        zygote.send(&ToZygote::Start { protocol: PROTOCOL, backend: command.backend, preload: &command.preload }, &[]).await?;
         let first = tokio::time::timeout(command.ready_within, next_message(&mut lines)).await;
         let not_ready = |reason: String, output: String| ZygoteError::NotReady { reason, output };
         match first {
             Ok(Ok(FromZygote::Ready { protocol: PROTOCOL, packages, import_ms })) => {
                 (zygote.packages, zygote.import_ms) = (packages, import_ms);
             }
-            Ok(Ok(other)) => return Err(not_ready(format!("expected `ready` of protocol {PROTOCOL}, found {other:?}"), String::new())),
+            Ok(Ok(other)) => {
+                return Err(not_ready(format!("expected `ready` of protocol {PROTOCOL}, found {other:?}"), String::new()));
+            }
             Ok(Err(reason)) => {
                 let output = zygote.last_words().await;
                 return Err(not_ready(reason, output));
@@ -158,7 +163,9 @@ impl Zygote {
             while let Ok(message) = next_message(&mut lines).await {
                 let (job, notice) = match message {
                     FromZygote::Spawned { job, pid } => (job, JobNotice::Spawned { pid }),
-                    FromZygote::Exited { job, code, signal, max_rss_bytes } => (job, JobNotice::Exited { code, signal, max_rss_bytes }),
+                    FromZygote::Exited { job, code, signal, max_rss_bytes } => {
+                        (job, JobNotice::Exited { code, signal, max_rss_bytes })
+                    }
                     FromZygote::Ready { .. } => continue,
                 };
                 let mut guard = listeners.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,5 +272,6 @@ async fn next_message(lines: &mut BufReader<UnixStream>) -> Result<FromZygote, S
     if read == 0 {
         return Err("it ended".to_owned());
     }
-    serde_json::from_slice(&line).map_err(|error| format!("not understood ({error}): {}", String::from_utf8_lossy(&line[..read.min(200)])))
+    serde_json::from_slice(&line)
+        .map_err(|error| format!("not understood ({error}): {}", String::from_utf8_lossy(&line[..read.min(200)])))
 }
