@@ -197,6 +197,7 @@ pub struct Output {
 
 /// Ask the store.
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "one value a process")]
 pub enum Query {
     /// Attempts, one row each
     Results {

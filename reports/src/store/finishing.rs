@@ -2,6 +2,7 @@
 
 use modelfarm_matrix::attempt::Attempt;
 use modelfarm_matrix::case::Case;
+use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::event::Event;
 use uuid::Uuid;
 
@@ -22,6 +23,15 @@ impl Store {
     /// Records an attempt that will be followed by another try: its case is not final yet, also for a resumed run.
     pub async fn finish_attempt_before_retry(&self, run: &RunHandle, attempt: &Attempt) -> Result<u64, StoreError> {
         self.finish(run, attempt, true).await
+    }
+
+    /// Adds the time of its own commit to what the farm spent on an attempt: it is known only after the commit.
+    pub async fn add_farm_overhead(&self, run: &RunHandle, case_id: &CaseId, attempt: u32, ms: f64) -> Result<(), StoreError> {
+        let mut transaction = self.database.write().await?;
+        let add = sql("UPDATE attempts SET farm_overhead_ms = farm_overhead_ms + $1 WHERE run_key = $2 AND attempt = $3 \
+                       AND case_key = (SELECT case_key FROM cases WHERE case_id = $4)");
+        transaction.execute(add.bind(Some(ms)).bind(run.run_key).bind(attempt).bind(case_id.as_str())).await?;
+        transaction.commit().await
     }
 
     async fn finish(&self, run: &RunHandle, attempt: &Attempt, is_retried: bool) -> Result<u64, StoreError> {

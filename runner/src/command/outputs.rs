@@ -41,8 +41,11 @@ pub async fn report(
 ) -> Result<ExitCode, Failure> {
     let store = Store::open_read_only(&farm.database).await?;
     let run = store.run(reference).await?;
-    let matrix_file = run.facts.pointer("/0/matrix_file").or_else(|| run.facts.get("matrix_file"));
-    let matrix_file = matrix_file.and_then(|file| file.as_str()).unwrap_or("matrix/smoke.toml").to_owned();
+    let matrix_file = run.facts.get("matrix_file").or_else(|| {
+        // Shards whose facts differ keep them apart, by shard.
+        run.facts.as_object()?.values().find_map(|facts| facts.get("matrix_file"))
+    });
+    let matrix_file = matrix_file.and_then(|file| file.as_str()).unwrap_or("smoke").to_owned();
     write_files(&store, &run, &matrix_file, out, junit, summary).await?;
     if let Some(out) = out {
         print(&format!("{}\n", out.join("index.html").display()))?;

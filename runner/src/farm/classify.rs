@@ -25,12 +25,27 @@ pub struct Observation {
     pub emulator_lacks: Vec<String>,
     /// The model's own code kept something on the CPU.
     pub kept_on_cpu: bool,
+    /// Somebody else ended the process: the same try may go otherwise, and says nothing until it does not.
+    pub interrupted_from_outside: bool,
 }
 
 impl Observation {
     /// An outcome of the farm's own making.
     pub fn new(outcome: Outcome, stage: Stage, message: impl Into<String>) -> Self {
-        Self { outcome, stage, message: message.into(), traceback: None, emulator_lacks: Vec::new(), kept_on_cpu: false }
+        Self {
+            outcome,
+            stage,
+            message: message.into(),
+            traceback: None,
+            emulator_lacks: Vec::new(),
+            kept_on_cpu: false,
+            interrupted_from_outside: false,
+        }
+    }
+
+    /// What ended because a process was ended from outside.
+    pub fn from_outside(outcome: Outcome, stage: Stage, message: impl Into<String>) -> Self {
+        Self { interrupted_from_outside: true, ..Self::new(outcome, stage, message) }
     }
 }
 
@@ -86,10 +101,13 @@ fn failed(report: &JobReport, asked: Asked<'_>) -> Option<Observation> {
         None => {}
     }
     match report.ending {
-        Ending::ZygoteLost => Some(Observation::new(Outcome::InfraError, stage, "the worker process ended under the job")),
-        // Nobody but the kernel sends SIGKILL to a child that the farm did not kill: its out-of-memory killer.
+        Ending::ZygoteLost => {
+            Some(Observation::from_outside(Outcome::InfraError, stage, "the worker process ended under the job"))
+        }
+        // The farm did not send it: the kernel's out-of-memory killer, or a person.
         Ending::Signal(9) => {
-            Some(Observation::new(Outcome::HostOom, stage, "killed by SIGKILL, most likely for want of host memory"))
+            let message = "killed by SIGKILL from outside, most likely for want of host memory";
+            Some(Observation::from_outside(Outcome::HostOom, stage, message))
         }
         Ending::Signal(signal) => {
             Some(ended_early(stage, Outcome::Crash, format!("died by {} in stage {stage}", signal_name(signal))))

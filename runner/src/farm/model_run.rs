@@ -29,6 +29,10 @@ use crate::worker::protocol::{PROTOCOL, Request, RequestKind, RequestedModel};
 /// A reference may take longer than its cases' short deadlines: it runs in double precision, and several times.
 const REFERENCE_AT_LEAST: Duration = Duration::from_secs(120);
 
+/// How often a job is tried whose process was ended from outside: by the kernel for want of memory, by a person, or together with
+/// its zygote by another case.
+const TRIES_FROM_OUTSIDE: u32 = 3;
+
 /// What the control observed, by everything of a case but target, mode and attention, with the control's mode.
 type ControlOutcomes = HashMap<(String, Mode), Outcome>;
 
@@ -59,7 +63,7 @@ pub async fn run_model(context: &Arc<Context>, planned: &PlannedModel) {
         if context.stopping() {
             return;
         }
-        match run.reference(&snapshot, group).await {
+        match run.reference_with_tries(&snapshot, group).await {
             Ok(reference) => {
                 for planned in group {
                     if context.stopping() {
@@ -154,6 +158,16 @@ impl ModelRun<'_> {
         }
     }
 
+    async fn reference_with_tries(&self, snapshot: &Snapshot, group: &[&PlannedCase]) -> Result<Reference, Observation> {
+        let mut tries = 1;
+        loop {
+            match self.reference(snapshot, group).await {
+                Err(observation) if observation.interrupted_from_outside && tries < TRIES_FROM_OUTSIDE => tries += 1,
+                result => return result,
+            }
+        }
+    }
+
     /// The reference that a group of cases shares: kept from before, or computed now.
     async fn reference(&self, snapshot: &Snapshot, group: &[&PlannedCase]) -> Result<Reference, Observation> {
         let infra = |stage: Stage, message: String| Observation::new(Outcome::InfraError, stage, message);
@@ -199,7 +213,7 @@ impl ModelRun<'_> {
         let limits = job_limits(timeout, memory);
         let report = job::run(&worker.zygote, &request, limits, None, context.stop.clone(), |_| {})
             .await
-            .map_err(|error| infra(Stage::Load, format!("failed to {error}")))?;
+            .map_err(|error| Observation::from_outside(Outcome::InfraError, Stage::Load, format!("failed to {error}")))?;
         let files = classify(&report, Asked::Reference).map_err(|mut observation| {
             append_output(&mut observation, &report);
             observation
@@ -242,6 +256,7 @@ impl ModelRun<'_> {
                 // Interrupted: the case is not final, and a resumed run takes it again.
                 return;
             }
+            let from_outside = matches!(&result, TryResult::Observed(observation) if observation.interrupted_from_outside);
             let expectation = context.expectations.of(self.model, case);
             let tried = Tried {
                 case,
@@ -264,7 +279,8 @@ impl ModelRun<'_> {
                 let after = report.ended.elapsed().as_secs_f64() * 1e3;
                 row.farm_overhead_ms = report.first_instruction_ms.map(|before| before + after);
             }
-            let retried = row.verdict.is_unexpected() && row.outcome != Outcome::Pass && attempt - first < context.retries;
+            let asked_for = row.verdict.is_unexpected() && row.outcome != Outcome::Pass && attempt - first < context.retries;
+            let retried = asked_for || (from_outside && attempt - first + 1 < TRIES_FROM_OUTSIDE);
             if target.control {
                 controls.insert(control_key(case, case.mode), row.outcome);
             }
@@ -316,7 +332,10 @@ impl ModelRun<'_> {
             job::run(&worker.zygote, &request, limits, context.pool.devices(target), context.stop.clone(), on_stage).await;
         let report = match ran {
             Ok(report) => report,
-            Err(error) => return infra(format!("failed to {error}")),
+            Err(error) => {
+                let message = format!("failed to {error}");
+                return (TryResult::Observed(Observation::from_outside(Outcome::InfraError, Stage::Load, message)), None);
+            }
         };
         let asked = Asked::Case { device: &target.device, compiled: case.mode == Mode::Compiled, emulated: target.emulated };
         let files = match classify(&report, asked) {

@@ -14,7 +14,7 @@ const HEARTBEAT_EVERY: Duration = Duration::from_secs(20);
 
 enum Entry {
     Event(Event),
-    Attempt { attempt: Box<Attempt>, retried: bool, reply: oneshot::Sender<Duration> },
+    Attempt { attempt: Box<Attempt>, retried: bool, reply: oneshot::Sender<()> },
 }
 
 /// Writes events and attempts of one run in order, and hands each on once it is committed.
@@ -53,8 +53,16 @@ impl Recorder {
                             true => store.finish_attempt_before_retry(&run, &attempt).await,
                             false => store.finish_attempt(&run, &attempt).await,
                         };
-                        written.map(|_| {
-                            let _ = reply.send(begun.elapsed());
+                        let took = begun.elapsed();
+                        let written = match (written, attempt.farm_overhead_ms) {
+                            (Ok(_), Some(_)) => {
+                                let (id, ms) = (attempt.case.id(), took.as_secs_f64() * 1e3);
+                                store.add_farm_overhead(&run, &id, attempt.attempt, ms).await
+                            }
+                            (written, _) => written.map(drop),
+                        };
+                        written.map(|()| {
+                            let _ = reply.send(());
                             finished(&attempt)
                         })
                     }
@@ -84,8 +92,8 @@ impl Recorder {
         let _ = self.entries.send(Entry::Event(event));
     }
 
-    /// Records an attempt; returns how long the commit took, or none where the store failed.
-    pub async fn attempt(&self, attempt: Attempt, retried: bool) -> Option<Duration> {
+    /// Records an attempt; returns once it is committed, or none where the store failed.
+    pub async fn attempt(&self, attempt: Attempt, retried: bool) -> Option<()> {
         let (reply, committed) = oneshot::channel();
         self.entries.send(Entry::Attempt { attempt: Box::new(attempt), retried, reply }).ok()?;
         committed.await.ok()

@@ -61,7 +61,15 @@ pub struct Worker {
     pub zygote: Zygote,
     /// Its scratch folder; a job's `out` is made inside it.
     pub scratch: PathBuf,
-    _rewriter: Option<Child>,
+    _rewriter: Option<Rewriter>,
+}
+
+/// The process that rewrites programs, and the folder of its socket: a socket's path may have 107 bytes at most, which a state
+/// folder deep in a person's home would exceed.
+#[derive(Debug)]
+struct Rewriter {
+    _process: Child,
+    _folder: tempfile::TempDir,
 }
 
 #[derive(Debug, Default)]
@@ -70,12 +78,15 @@ struct Slot {
     starts: u32,
 }
 
+/// Starting a worker takes seconds: the map is not locked meanwhile, only the worker's own slot is.
+type Slots = HashMap<(String, Code), Arc<tokio::sync::Mutex<Slot>>>;
+
 /// The workers of a run.
 #[derive(Debug)]
 pub struct WorkerPool {
     settings: WorkerSettings,
     environments: BTreeMap<String, Environment>,
-    workers: tokio::sync::Mutex<HashMap<(String, Code), Arc<tokio::sync::Mutex<Slot>>>>,
+    workers: tokio::sync::Mutex<Slots>,
     devices: HashMap<String, DeviceSlots>,
 }
 
@@ -165,15 +176,19 @@ impl WorkerPool {
                 devices = device_nodes();
             }
             if target.emulated || self.settings.plugins.contains_key(&target.name) {
-                let socket = scratch.join("rewriter.sock");
+                let folder = tempfile::Builder::new().prefix("modelfarm-").tempdir();
+                let folder = folder.map_err(|error| problem("a folder for the rewriter's socket".into(), error.to_string()))?;
+                let socket = folder.path().join("rewriter");
+                writable.push(folder.path().to_owned());
                 let confinement = Confinement {
                     readable: readable.clone(),
                     scratch: scratch.clone(),
-                    writable: vec![],
+                    writable: vec![folder.path().to_owned()],
                     devices: vec![],
                     env: env.clone(),
                 };
-                rewriter = Some(start_rewriter(self.settings.sandbox, &confinement, &environment.python, &socket).await?);
+                let process = start_rewriter(self.settings.sandbox, &confinement, &environment.python, &socket).await?;
+                rewriter = Some(Rewriter { _process: process, _folder: folder });
                 env.insert("MODELFARM_PJRT_REWRITER".into(), socket.into());
             }
             if let (true, Some(gib)) = (target.emulated, target.hbm_gib) {

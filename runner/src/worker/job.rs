@@ -91,6 +91,8 @@ const MEMORY_SAMPLE_EVERY: Duration = Duration::from_millis(50);
 /// A job that was killed is given up when its zygote does not confirm its end in this time.
 const END_WITHIN: Duration = Duration::from_secs(20);
 
+type Granting<'a> = Pin<Box<dyn Future<Output = DeviceSlot> + Send + 'a>>;
+
 /// Runs a job to its end.
 pub async fn run(
     zygote: &Zygote,
@@ -112,7 +114,7 @@ pub async fn run(
     let mut killed: Option<Killed> = None;
     let mut waited_for_device = Duration::ZERO;
     let mut slot: Option<DeviceSlot> = None;
-    let mut waiting: Option<(Instant, Pin<Box<dyn Future<Output = DeviceSlot> + Send + '_>>)> = None;
+    let mut waiting: Option<(Instant, Granting<'_>)> = None;
     let mut sample = tokio::time::interval(MEMORY_SAMPLE_EVERY);
     sample.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut give_up: Option<Instant> = None;

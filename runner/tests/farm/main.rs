@@ -1,0 +1,12 @@
+//! The whole program against real parts: fixture Hub, environment, sandboxed workers, TorchTPU on the emulated device, SQLite.
+//!
+//! All tests share one state folder (environment, fixtures, references, compiled programs), each has a database of its own.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may fail by a panic, and may print")]
+
+mod bad_input;
+mod interruption;
+mod outputs;
+mod scripts;
+mod setup;
+mod smoke;

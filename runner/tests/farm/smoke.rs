@@ -1,0 +1,170 @@
+//! Real models and every toy, through every mode.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use modelfarm_matrix::axes::{Mode, Workload};
+use modelfarm_matrix::outcome::Outcome;
+use serde_json::Value;
+
+use crate::setup::{TestFarm, one_at_a_time, state_dir, text};
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// What the fixtures say of themselves: `python -m modelfarm_zoo list`.
+fn listed_fixtures() -> Vec<Value> {
+    let environments = std::fs::read_dir(state_dir().join("environments")).unwrap().flatten();
+    let environment =
+        environments.map(|entry| entry.path()).find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("torchtpu"));
+    let output = std::process::Command::new(environment.unwrap().join("bin/python"))
+        .args(["-m", "modelfarm_zoo", "list"])
+        .env("PYTHONPATH", repository().join("fixtures/zoo"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_toy_has_exactly_its_declared_outcome_and_fault() {
+    let _turn = one_at_a_time();
+    let farm = TestFarm::new();
+    let toys: Vec<Value> = listed_fixtures().into_iter().filter(|toy| toy["expect"].is_object()).collect();
+    let ids: Vec<&str> = toys.iter().map(|toy| toy["id"].as_str().unwrap()).collect();
+    assert!(ids.len() >= 30, "{ids:?}");
+    let matrix = repository().join("matrix/smoke.toml");
+    let mut arguments = vec!["run", "--matrix", text(&matrix)];
+    ids.iter().for_each(|id| arguments.extend(["--model", id]));
+    farm.expect(0, &arguments);
+
+    let rows = farm.results(&["--run", "latest"]);
+    let found: BTreeMap<_, _> = rows.iter().map(|row| ((row.model.as_str(), row.target.as_str(), row.mode), row)).collect();
+    for toy in &toys {
+        for (target, side) in [("tpu-emulated", "device"), ("cpu", "control")] {
+            for (mode, expected) in toy["expect"][side].as_object().unwrap() {
+                let mode: Mode = mode.parse().unwrap();
+                let id = toy["id"].as_str().unwrap();
+                let row = found.get(&(id, target, mode)).unwrap_or_else(|| panic!("{id} {target} {mode} was not run"));
+                let observed = serde_json::json!({"outcome": row.outcome, "fault": row.fault});
+                assert_eq!(&observed, expected, "{id} {target} {mode}: {:?}", row.message);
+            }
+        }
+    }
+    // Every outcome that a target or a model can cause is caused by some toy.
+    let seen: BTreeSet<Outcome> = rows.iter().map(|row| row.outcome).collect();
+    let by_farm_alone = [Outcome::InfraError, Outcome::Skipped];
+    let missing: Vec<_> =
+        Outcome::ALL.iter().filter(|outcome| !seen.contains(outcome) && !by_farm_alone.contains(outcome)).collect();
+    assert!(missing.is_empty(), "no toy causes {missing:?}");
+    // The farm's own cost a case: generous here, where the build is a debug one and the machine busy; the demo measures it.
+    assert!(farm.latest_run().farm_overhead_ms_median.is_some());
+}
+
+#[test]
+fn a_model_passes_in_every_mode_workload_and_dtype() {
+    let _turn = one_at_a_time();
+    let farm = TestFarm::new();
+    let matrix = repository().join("matrix/smoke.toml");
+    farm.expect(0, &["run", "--matrix", text(&matrix), "--model", "zoo/tiny-llama", "zoo/tiny-resnet"]);
+    let rows = farm.results(&["--run", "latest"]);
+    let passed: BTreeSet<_> = rows
+        .iter()
+        .filter(|row| row.outcome == Outcome::Pass && row.target == "tpu-emulated")
+        .map(|row| (row.model.as_str(), row.workload, row.dtype.as_str(), row.mode))
+        .collect();
+    for mode in [Mode::StrictEager, Mode::DeferAndFuse, Mode::Compiled] {
+        for (model, workload, dtype) in [
+            ("zoo/tiny-llama", Workload::Forward, "float32"),
+            ("zoo/tiny-llama", Workload::Forward, "bfloat16"),
+            ("zoo/tiny-llama", Workload::Generate, "float32"),
+            ("zoo/tiny-llama", Workload::TrainStep, "float32"),
+            ("zoo/tiny-resnet", Workload::Forward, "bfloat16"),
+            ("zoo/tiny-resnet", Workload::TrainStep, "float32"),
+        ] {
+            assert!(
+                passed.contains(&(model, workload, dtype, mode)),
+                "{model} {workload} {dtype} {mode}\n{}",
+                farm.unexpected()
+            );
+        }
+    }
+    // A pass in `compiled` means that a graph ran, and a pass on a device that programs ran there.
+    for row in rows.iter().filter(|row| row.target == "tpu-emulated") {
+        assert!(row.metrics.execute_count.unwrap() > 0, "{}", row.case());
+        if row.mode == Mode::Compiled {
+            assert!(row.metrics.graph_count.unwrap() > 0, "{}", row.case());
+        }
+    }
+    assert_eq!(farm.latest_run().state.as_str(), "complete");
+}
+
+#[test]
+fn the_definition_of_the_real_tpu_runs_with_nothing_but_the_plugin_replaced() {
+    let _turn = one_at_a_time();
+    let farm = TestFarm::new();
+    let matrix = farm.file(
+        "tpu.toml",
+        "name = \"tpu\"\n[models]\narchitectures = [\"resnet\"]\n[cases]\ntargets = [\"tpu\"]\nmodes = [\"strict-eager\", \"defer-and-fuse\", \"compiled\"]\n",
+    );
+    let environments: Vec<Value> = serde_json::from_str(&farm.expect(0, &["env", "list", "--format", "json"])).unwrap();
+    let folder = environments.iter().find(|one| one["name"] == "torchtpu").unwrap()["folder"].as_str().unwrap();
+    let site = std::fs::read_dir(format!("{folder}/lib")).unwrap().next().unwrap().unwrap().path().join("site-packages");
+    let plugin = site.join("fastatomstruct_xla_cpu/libpjrt_cpu.so");
+    farm.expect(0, &["run", "--matrix", text(&matrix), "--plugin", &format!("tpu={}", plugin.display())]);
+    let rows = farm.results(&["--run", "latest"]);
+    assert_eq!(rows.len(), 3);
+    assert!(rows.iter().all(|row| row.outcome == Outcome::Pass && row.target == "tpu"), "{}", farm.unexpected());
+}
+
+#[test]
+fn the_smoke_matrix_agrees_with_what_the_fixtures_declare() {
+    let _turn = one_at_a_time();
+    let smoke = std::fs::read_to_string(repository().join("matrix/smoke.toml")).unwrap();
+    let fixtures = listed_fixtures();
+    for fixture in &fixtures {
+        let trusted = smoke.contains(&format!("model = \"{}\"\ntrust = ", fixture["id"].as_str().unwrap()));
+        assert_eq!(trusted, fixture["trust"] == true, "{}", fixture["id"]);
+        if trusted {
+            assert!(
+                smoke.contains(fixture["commit"].as_str().unwrap()),
+                "{}: its code has changed; read it, then trust its new commit",
+                fixture["id"]
+            );
+        }
+    }
+    let tagged =
+        |tag: &str| fixtures.iter().filter(|one| one["tags"].as_array().unwrap().iter().any(|found| found == tag)).count();
+    assert!(tagged("generate") >= 8 && tagged("train") >= 8 && tagged("real") == 2);
+    let architectures: BTreeSet<&str> = fixtures
+        .iter()
+        .filter(|one| one["id"].as_str().unwrap().starts_with("zoo/"))
+        .map(|one| one["architecture"].as_str().unwrap())
+        .collect();
+    assert!(architectures.len() >= 32, "{architectures:?}");
+}
+
+#[test]
+fn nothing_outside_fixtures_and_matrix_knows_a_toys_name() {
+    let _turn = one_at_a_time();
+    let names: Vec<String> = listed_fixtures()
+        .into_iter()
+        .filter(|one| one["expect"].is_object())
+        .map(|one| one["id"].as_str().unwrap().to_owned())
+        .collect();
+    let mut open: Vec<_> = ["runner/src", "runner/worker", "runner/pjrt/src", "reports/src", "reports/templates"]
+        .map(|part| repository().join(part))
+        .into();
+    let mut read = 0;
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if let Ok(source) = std::fs::read_to_string(&path) {
+            read += 1;
+            let found = names.iter().find(|name| source.contains(name.as_str()));
+            assert!(found.is_none() && !source.contains("ToyModel"), "{} knows {found:?}", path.display());
+        }
+    }
+    assert!(read > 100);
+}
