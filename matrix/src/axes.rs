@@ -73,6 +73,16 @@ crate::words! {
     }
 }
 
+impl Weights {
+    /// Why no worker can run these weights yet, where none can.
+    pub fn unsupported(self) -> Option<&'static str> {
+        match self {
+            Weights::Real | Weights::Random => None,
+            Weights::Shrunk => Some("weights `shrunk` are not supported yet"),
+        }
+    }
+}
+
 crate::words! {
     /// The library that loads and drives a model.
     pub enum Harness ("harness") {
@@ -84,5 +94,17 @@ crate::words! {
         Timm => "timm",
         /// sentence-transformers.
         SentenceTransformers => "sentence-transformers",
+    }
+}
+
+impl Harness {
+    /// Why no worker can drive this harness yet, where none can.
+    pub fn unsupported(self) -> Option<&'static str> {
+        match self {
+            Harness::Transformers => None,
+            Harness::Diffusers => Some("the harness `diffusers` is not supported yet"),
+            Harness::Timm => Some("the harness `timm` is not supported yet"),
+            Harness::SentenceTransformers => Some("the harness `sentence-transformers` is not supported yet"),
+        }
     }
 }

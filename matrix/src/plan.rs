@@ -246,10 +246,11 @@ fn product(group: &CaseGroup, targets: &Targets, model: &Model, left_out: &mut V
                         target: target.name.clone(),
                         mode,
                     };
-                    if target.modes.contains(&mode) {
-                        cases.push(case);
-                    } else {
-                        left_out.push(LeftOut { case, reason: format!("target {} has no mode {mode}", target.name) });
+                    let unsupported = model.harness.unsupported().or(weights.unsupported()).map(str::to_owned);
+                    let no_mode = (!target.modes.contains(&mode)).then(|| format!("target {} has no mode {mode}", target.name));
+                    match unsupported.or(no_mode) {
+                        None => cases.push(case),
+                        Some(reason) => left_out.push(LeftOut { case, reason }),
                     }
                 }
             }
@@ -291,7 +292,7 @@ dtypes = ["float32"]
             architecture: format!("arch{}", number % 3),
             class: "C".into(),
             harness: Harness::Transformers,
-            tags: if number % 2 == 0 { vec!["generate".into()] } else { vec![] },
+            tags: if number.is_multiple_of(2) { vec!["generate".into()] } else { vec![] },
             downloads: u64::from(number / 2),
         }
     }

@@ -87,9 +87,6 @@ pub struct Target {
     /// The device memory of an emulated device, in GiB.
     #[serde(default)]
     pub hbm_gib: Option<u64>,
-    /// Whether compiled programs are kept on the host's disk and shared by all cases that run no code of a model's own.
-    #[serde(default)]
-    pub compile_cache: bool,
     /// How many cases may hold a device at once.
     pub slots: Slots,
     /// More environment variables of the worker.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
+use crate::environment::{Finding, Health};
 use crate::state_dir::StateDir;
 
 static INTERPOSER: &[u8] = include_bytes!(env!("MODELFARM_INTERPOSER"));
@@ -22,6 +23,21 @@ pub fn unpack(state: &StateDir) -> io::Result<PathBuf> {
     std::fs::write(temporary.path(), INTERPOSER)?;
     temporary.persist(&path).map_err(|error| error.error)?;
     Ok(path)
+}
+
+/// Writes the interposer where it is not there yet, and tells `env doctor` of it.
+pub fn examine(state: &StateDir) -> Finding {
+    let subject = "interposer".to_owned();
+    match unpack(state) {
+        Ok(path) => {
+            let found = format!("{} bytes, {}", INTERPOSER.len(), path.display());
+            Finding { subject, health: Health::Ok, found, advice: None }
+        }
+        Err(error) => {
+            let advice = format!("make {} writable, or choose another state folder with --state-dir", state.root().display());
+            Finding { subject, health: Health::Problem, found: format!("cannot be written: {error}"), advice: Some(advice) }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -49,11 +49,6 @@ impl StateDir {
         self.root.join("programs")
     }
 
-    /// Compiled programs, by what they were compiled with.
-    pub fn compiled(&self) -> PathBuf {
-        self.root.join("compiled")
-    }
-
     /// Where running workers write; emptied when a run ends.
     pub fn scratch(&self) -> PathBuf {
         self.root.join("scratch")

@@ -16,7 +16,6 @@ fn library() -> PathBuf {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a skipped test must say so")]
 fn tiny_models_pass_in_all_modes() {
     let Some(python) = std::env::var_os("MODELFARM_TEST_PYTHON") else {
         eprintln!(

@@ -23,12 +23,13 @@ pub async fn database(farm: &Farm, what: Db) -> Result<ExitCode, Failure> {
                 let report =
                     store.merge(&file).await.map_err(|error| Failure::to(format!("merge {}: {error}", file.display())))?;
                 outputs::print(&format!(
-                    "{}: {} runs new, {} known; {} attempts new, {} known; {} events new, {} known\n",
+                    "{}: {} runs new, {} known; {} attempts new, {} known, {} in conflict; {} events new, {} known\n",
                     file.display(),
                     report.runs_new,
                     report.runs_present,
                     report.attempts_new,
                     report.attempts_present,
+                    report.attempts_conflicting,
                     report.events_new,
                     report.events_present
                 ))?;

@@ -9,6 +9,7 @@ use super::{Farm, outputs, prepare};
 use crate::cli::Env;
 use crate::environment::{self, EnvironmentSettings, Finding, Health};
 use crate::exit::{ExitCode, Failure};
+use crate::interposer;
 use crate::progress::Activity;
 
 #[derive(Serialize)]
@@ -76,7 +77,8 @@ pub async fn env(farm: &Farm, what: Env) -> Result<ExitCode, Failure> {
             print_rows(&rows, &output)?;
         }
         Env::Doctor { name, output } => {
-            let findings = environment::doctor(farm.state.root(), &name, &settings).await;
+            let mut findings = environment::doctor(farm.state.root(), &name, &settings).await;
+            findings.push(interposer::examine(&farm.state));
             let rows: Vec<FindingRow> = findings.iter().map(FindingRow).collect();
             print_rows(&rows, &output)?;
             if findings.iter().any(|finding| finding.health == Health::Problem) {

@@ -205,7 +205,9 @@ async fn execute(
     let _ = shown.await;
     let _ = std::fs::remove_dir_all(&scratch);
     let end = ended?;
-    let finished = store.final_cases(&handle).await?.len();
+    // The run may hold other shards' cases too.
+    let all_final = store.final_cases(&handle).await?;
+    let finished = plan.cases().filter(|(_, planned)| all_final.contains(&planned.case.id())).count();
     let state = match end {
         RunEnd::Interrupted => RunState::Interrupted,
         RunEnd::Done if finished >= plan.case_count() => RunState::Complete,

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use modelfarm_matrix::target::{Backend, Target};
-use sha2::{Digest, Sha256};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 
@@ -44,7 +43,7 @@ pub struct WorkerSettings {
 
 /// Whose code a worker's children run.
 ///
-/// Children of one worker could meddle with each other's files and with the compile cache. A model that brings its own code, be
+/// Children of one worker could meddle with each other's files. A model that brings its own code, be
 /// it trusted or not, therefore gets children of another worker than those that only bring weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
@@ -144,6 +143,9 @@ impl WorkerPool {
             let folder = scratch.join(folder);
             std::fs::create_dir_all(&folder).map_err(|error| problem(folder.display().to_string(), error.to_string()))?;
         }
+        for folder in [self.settings.state.hub(), self.settings.state.references()] {
+            std::fs::create_dir_all(&folder).map_err(|error| problem(folder.display().to_string(), error.to_string()))?;
+        }
         let mut env = self.environment_variables(target, &scratch);
         let mut readable = vec![
             environment.folder.clone(),
@@ -154,7 +156,6 @@ impl WorkerPool {
         ];
         readable.extend(interpreter_folders(environment));
         let mut devices = Vec::new();
-        let mut writable = Vec::new();
         let mut rewriter = None;
         if target.backend == Backend::TorchTpu {
             if let Some(plugin) = plugin_path(target, environment, &self.settings) {
@@ -166,22 +167,18 @@ impl WorkerPool {
                 env.insert("MODELFARM_PJRT_PLUGIN".into(), plugin.into());
             }
             env.insert("TPU_LIBRARY_PATH".into(), self.settings.interposer.clone().into());
-            if target.compile_cache && code == Code::Library {
-                let cache = self.compile_cache(target, environment);
-                std::fs::create_dir_all(&cache).map_err(|error| problem(cache.display().to_string(), error.to_string()))?;
-                env.insert("TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT".into(), cache.clone().into());
-                writable.push(cache);
-            }
             if !target.emulated {
                 devices = device_nodes();
             }
             if target.emulated || self.settings.plugins.contains_key(&target.name) {
+                let files = readable.clone();
                 let folder = tempfile::Builder::new().prefix("modelfarm-").tempdir();
                 let folder = folder.map_err(|error| problem("a folder for the rewriter's socket".into(), error.to_string()))?;
                 let socket = folder.path().join("rewriter");
-                writable.push(folder.path().to_owned());
+                // Connecting needs no right to write; replacing the socket would.
+                readable.push(folder.path().to_owned());
                 let confinement = Confinement {
-                    readable: readable.clone(),
+                    readable: files,
                     scratch: scratch.clone(),
                     writable: vec![folder.path().to_owned()],
                     devices: vec![],
@@ -195,12 +192,9 @@ impl WorkerPool {
                 env.insert("MODELFARM_PJRT_HBM_BYTES".into(), (gib << 30).to_string().into());
             }
         }
-        for folder in [self.settings.state.hub(), self.settings.state.references()] {
-            std::fs::create_dir_all(&folder).map_err(|error| problem(folder.display().to_string(), error.to_string()))?;
-        }
         let command = ZygoteCommand {
             sandbox: self.settings.sandbox,
-            confinement: Confinement { readable, scratch: scratch.clone(), writable, devices, env },
+            confinement: Confinement { readable, scratch: scratch.clone(), writable: vec![], devices, env },
             python: environment.python.clone(),
             backend: target.backend,
             preload: self.settings.preload.clone(),
@@ -208,16 +202,6 @@ impl WorkerPool {
         };
         let zygote = Zygote::start(&command).await?;
         Ok(Worker { zygote, scratch, _rewriter: rewriter })
-    }
-
-    /// Where programs compiled for a target are kept: apart for everything that makes other machine code of the same program,
-    /// because TorchTPU's own keys do not hold the plugin behind the interposer.
-    fn compile_cache(&self, target: &Target, environment: &Environment) -> PathBuf {
-        let plugin = plugin_path(target, environment, &self.settings).unwrap_or_default();
-        let text = format!("{}/{}/{}/{:?}", environment.id, plugin.display(), self.settings.interposer.display(), target.env);
-        let digest = Sha256::digest(text.as_bytes());
-        let key: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        self.settings.state.compiled().join(key)
     }
 
     /// All that a worker's environment holds: nothing of the person's own.

@@ -20,6 +20,10 @@ class UnsafeWeightsError(Exception):
     """The repository's weights could only be read by running code that comes with them."""
 
 
+class MissingWeightsError(Exception):
+    """The repository's weights are not all of the model's."""
+
+
 class UntrustedCodeError(Exception):
     """The model is code of its repository, and the request does not trust it."""
 
@@ -46,14 +50,16 @@ def load_model(model: dict[str, Any], dtype: torch.dtype, attention: str | None,
     torch.manual_seed(seed)
     match model["weights"]:
         case "real":
-            loaded = kind.from_pretrained(
+            loaded, loading = kind.from_pretrained(
                 path,
                 config=config,
                 local_files_only=True,
                 use_safetensors=_has_safetensors(path),
                 weights_only=True,
+                output_loading_info=True,
                 **options,
             )
+            _check_weights(loading)
         case "random":
             loaded = kind._from_config(config, **options)
         case other:
@@ -105,6 +111,14 @@ def _has_safetensors(path: Path) -> bool:
     raise UnsafeWeightsError(
         f"no safetensors and no PyTorch weights among the repository's files: {', '.join(sorted(names)[:20])}"
     )
+
+
+def _check_weights(loading: dict[str, Any]) -> None:
+    """The library draws missing weights at random and goes on: alike on both sides, they would pass for the model's own."""
+    missing = sorted(map(str, loading["missing_keys"]))
+    if missing:
+        shown = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")
+        raise MissingWeightsError(f"the repository's weights lack {len(missing)} of the model's parameters: {shown}")
 
 
 def _check_attention(loaded: torch.nn.Module, attention: str | None) -> None:
