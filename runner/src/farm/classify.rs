@@ -200,6 +200,7 @@ fn device_outcome(failure: &Failure, refusals: &[CompileRefusal]) -> (Outcome, O
         || failure.exception.starts_with("torch._dynamo.")
         || failure.exception.starts_with("torch._inductor.")
         || hidden.is_some()
+        || (!refusals.is_empty() && has(&["failed to compile"]))
         || refusals.iter().any(|refusal| !refusal.message.is_empty() && failure.message.contains(&refusal.message))
     {
         Outcome::CompileError
@@ -360,6 +361,16 @@ mod tests {
         assert_eq!(observation.outcome, Outcome::UnsupportedOp);
         assert!(observation.message.contains("no tpu_custom_call"));
         assert_eq!(observation.emulator_lacks, ["tpu_custom_call"]);
+    }
+
+    #[test]
+    fn a_program_that_the_plugin_refused_is_a_compile_error_in_eager_modes_too() {
+        let message = "failed to compile MLIR module -- no registered implementation for custom call to tpu_custom_call";
+        let mut refused = raised(Stage::Execute, "builtins.RuntimeError", message);
+        assert_eq!(outcome(&refused, DEVICE), Outcome::RuntimeError, "the plugin refused nothing");
+        let error = serde_json::json!({"message": "no registered implementation", "custom_calls": ["tpu_custom_call"]});
+        refused.facts.insert("pjrt".into(), serde_json::json!({ "compile_failures": [error] }));
+        assert_eq!(outcome(&refused, DEVICE), Outcome::CompileError);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use modelfarm_matrix::axes::{Mode, Workload};
+use modelfarm_matrix::axes::{Dtype, Mode, Workload};
 use modelfarm_matrix::case::Case;
 use modelfarm_matrix::event::Event;
 use modelfarm_matrix::model::{Model, ModelSource};
@@ -39,6 +39,13 @@ type ControlOutcomes = HashMap<(String, Mode), Outcome>;
 fn control_key(case: &Case, mode: Mode) -> (String, Mode) {
     let Case { class, weights, workload, inputs, dtype, precision, .. } = case;
     (format!("{class}/{weights}/{workload}/{inputs}/{dtype}/{precision}"), mode)
+}
+
+/// What the control observed for the question of a case: at its dtype, else in single precision, whose graph is the same.
+fn control_of(case: &Case, controls: &ControlOutcomes) -> Option<Outcome> {
+    let mode = control_mode(case.mode);
+    let in_single = Case { dtype: Dtype::Float32, ..case.clone() };
+    controls.get(&control_key(case, mode)).or_else(|| controls.get(&control_key(&in_single, mode))).copied()
 }
 
 /// Runs what is left to run of one model.
@@ -265,7 +272,7 @@ impl ModelRun<'_> {
                 revision: Some(&snapshot.commit),
                 expectation,
                 is_control: target.control,
-                control: controls.get(&control_key(case, control_mode(case.mode))).copied().filter(|_| !target.control),
+                control: control_of(case, controls).filter(|_| !target.control),
                 started_at,
                 host: &context.host,
                 environment_id: context.pool.environment(target).map(|environment| environment.id.as_str()),
@@ -395,7 +402,7 @@ impl ModelRun<'_> {
                 revision: snapshot.map(|snapshot| snapshot.commit.as_str()),
                 expectation: context.expectations.of(self.model, case),
                 is_control,
-                control: controls.get(&control_key(case, control_mode(case.mode))).copied().filter(|_| !is_control),
+                control: control_of(case, controls).filter(|_| !is_control),
                 started_at: now_ms(),
                 host: &context.host,
                 environment_id: target

@@ -61,7 +61,13 @@ fn a_night_of_three_shards_one_resumed_and_one_missing_is_partial() {
     // Which shards hold models: with eight models all three do, and the test says so if names ever change.
     let states: Vec<PathBuf> = (1..=SHARDS).map(|index| shard_state(&farm, index)).collect();
     let arguments = |index: usize| -> Vec<String> {
-        vec![(index + 1).to_string(), SHARDS.to_string(), run_id.clone(), text(&states[index]).to_owned(), text(&matrix).to_owned()]
+        vec![
+            (index + 1).to_string(),
+            SHARDS.to_string(),
+            run_id.clone(),
+            text(&states[index]).to_owned(),
+            text(&matrix).to_owned(),
+        ]
     };
     let shard = |index: usize| {
         let arguments = arguments(index);
@@ -75,7 +81,10 @@ fn a_night_of_three_shards_one_resumed_and_one_missing_is_partial() {
     let mut killed = shard(1).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let database = format!("sqlite://{}", states[1].join("farm.db").display());
     let recorded = || -> usize {
-        let queried = crate::setup::modelfarm(&states[1]).args(["--database", &database, "query", "results", "--format", "json"]).output().unwrap();
+        let queried = crate::setup::modelfarm(&states[1])
+            .args(["--database", &database, "query", "results", "--format", "json"])
+            .output()
+            .unwrap();
         serde_json::from_slice::<Vec<Value>>(&queried.stdout).map_or(0, |rows| rows.len())
     };
     let since = Instant::now();
