@@ -114,7 +114,7 @@ def _has_safetensors(path: Path) -> bool:
 
 
 def _check_weights(loading: dict[str, Any]) -> None:
-    """The library draws missing weights at random and goes on: alike on both sides, they would pass for the model's own."""
+    """The library draws missing weights at random and goes on: alike on both sides, they would pass for the model's."""
     missing = sorted(map(str, loading["missing_keys"]))
     if missing:
         shown = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")
