@@ -140,7 +140,7 @@ pub struct ExecutionOptions {
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
     /// Deadline of each attempt, in place of the matrix's
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub timeout: Option<f64>,
     /// How often an unexpected failure is tried again
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -199,11 +199,8 @@ impl ModelRun<'_> {
             return Ok(reference);
         }
         self.model_stage(Stage::Reference);
-        let worker = context
-            .pool
-            .worker(control, self.code(snapshot))
-            .await
-            .map_err(|error| infra(Stage::Load, format!("failed to {error}")))?;
+        let worker =
+            context.pool.worker(control, self.code(snapshot)).await.map_err(|error| no_worker(format!("failed to {error}")))?;
         let out = JobFolder::new(&worker).map_err(|error| infra(Stage::Load, error))?;
         let request = Request {
             protocol: PROTOCOL,
@@ -220,7 +217,7 @@ impl ModelRun<'_> {
         let limits = job_limits(timeout, memory);
         let report = job::run(&worker.zygote, &request, limits, None, context.stop.clone(), |_| {})
             .await
-            .map_err(|error| Observation::from_outside(Outcome::InfraError, Stage::Load, format!("failed to {error}")))?;
+            .map_err(|error| no_worker(format!("failed to {error}")))?;
         let files = classify(&report, Asked::Reference).map_err(|mut observation| {
             append_output(&mut observation, &report);
             observation
@@ -311,7 +308,7 @@ impl ModelRun<'_> {
         let context = self.context;
         let worker = match context.pool.worker(target, self.code(snapshot)).await {
             Ok(worker) => worker,
-            Err(error) => return infra(format!("failed to {error}")),
+            Err(error) => return (TryResult::Observed(no_worker(format!("failed to {error}"))), None),
         };
         let out = match JobFolder::new(&worker) {
             Ok(out) => out,
@@ -339,10 +336,7 @@ impl ModelRun<'_> {
             job::run(&worker.zygote, &request, limits, context.pool.devices(target), context.stop.clone(), on_stage).await;
         let report = match ran {
             Ok(report) => report,
-            Err(error) => {
-                let message = format!("failed to {error}");
-                return (TryResult::Observed(Observation::from_outside(Outcome::InfraError, Stage::Load, message)), None);
-            }
+            Err(error) => return (TryResult::Observed(no_worker(format!("failed to {error}"))), None),
         };
         let asked = Asked::Case { device: &target.device, compiled: case.mode == Mode::Compiled, emulated: target.emulated };
         let files = match classify(&report, asked) {
@@ -422,6 +416,11 @@ impl ModelRun<'_> {
             }
         }
     }
+}
+
+/// There is no worker: it was ended while it started, or when the job was to begin. The next one may live.
+fn no_worker(message: String) -> Observation {
+    Observation::from_outside(Outcome::InfraError, Stage::Load, message)
 }
 
 fn job_limits(timeout_s: f64, memory_gib: f64) -> JobLimits {

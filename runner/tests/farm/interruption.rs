@@ -112,7 +112,16 @@ fn twenty_kills_at_random_moments_change_no_outcome() {
                     // A farm that dies costs two starts of workers: it dies less often than they do.
                     let victim =
                         [Victim::Child, Victim::Zygote, Victim::Child, Victim::Farm, Victim::Child][chance.below(5) as usize];
-                    if let Some(victim_pid) = find(pid, victim)
+                    // A child lives for a second: it is waited for.
+                    let mut found = find(pid, victim);
+                    for _ in 0..40 {
+                        if found.is_some() || victim != Victim::Child {
+                            break;
+                        }
+                        std::thread::sleep(Duration::from_millis(50));
+                        found = find(pid, victim);
+                    }
+                    if let Some(victim_pid) = found
                         && kill(victim_pid, "-9")
                     {
                         kills += 1;
@@ -205,16 +214,17 @@ fn a_full_disk_gives_a_clear_error_and_loses_nothing() {
     let farm = TestFarm::new();
     let matrix = farm.file("matrix.toml", MATRIX);
     let at = farm.folder.path().join("small");
-    let Some(disk) = SmallDisk::mount(&at, "2m") else { return };
+    let Some(disk) = SmallDisk::mount(&at, "3m") else { return };
     let url = format!("sqlite://{}", at.join("farm.db").display());
     let run =
         |arguments: &[&str]| crate::setup::modelfarm(state_dir()).args(["--database", &url]).args(arguments).output().unwrap();
     assert_eq!(run(&["db", "migrate"]).status.code(), Some(0));
     // What is left holds some cases, but not all of them.
     let used: u64 = std::fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
-    std::fs::write(at.join("ballast"), vec![1; (2 << 20) - used as usize - (200 << 10)]).unwrap();
+    std::fs::write(at.join("ballast"), vec![1; (3 << 20) - used as usize - (600 << 10)]).unwrap();
 
-    let output = run(&["run", "--matrix", text(&matrix)]);
+    let run_id = modelfarm_reports::store::NewRun::new_id();
+    let output = run(&["run", "--matrix", text(&matrix), "--run-id", &run_id]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("full"), "{message}");
@@ -224,7 +234,9 @@ fn a_full_disk_gives_a_clear_error_and_loses_nothing() {
     disk.remount("size=100m");
     let recorded: Vec<serde_json::Value> =
         serde_json::from_slice(&run(&["query", "results", "--format", "json"]).stdout).unwrap();
-    assert_eq!(run(&["run", "--matrix", text(&matrix), "--resume", "latest"]).status.code(), Some(0));
+    assert!(!recorded.is_empty(), "the disk was full before the first result: the test leaves too little room");
+    let resumed = run(&["run", "--matrix", text(&matrix), "--resume", &run_id]);
+    assert_eq!(resumed.status.code(), Some(0), "{}", String::from_utf8_lossy(&resumed.stderr));
     let after: Vec<serde_json::Value> = serde_json::from_slice(&run(&["query", "results", "--format", "json"]).stdout).unwrap();
     assert_eq!(after.len(), CASES);
     assert!(recorded.iter().all(|row| after.contains(row)), "what was recorded before stays");

@@ -15,7 +15,7 @@ const MATRIX: &str = r#"
 name = "night"
 [models]
 list = []
-architectures = ["resnet", "distilbert", "convnext", "vit", "gpt2", "electra", "bert", "albert"]
+architectures = ["resnet", "distilbert", "convnext", "vit", "gpt2", "electra", "opt", "swin"]
 [cases]
 targets = ["cpu"]
 modes = ["strict-eager", "compiled"]

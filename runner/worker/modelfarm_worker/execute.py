@@ -29,7 +29,8 @@ def run_case(request: dict[str, Any], reporter: Reporter) -> None:
     if mode != "compiled" and mode not in _EAGER_MODES:
         raise RequestError(f"unknown mode {mode!r}: expected compiled or one of {', '.join(_EAGER_MODES)}")
     reporter.stage("load")
-    model = load_model(request["model"], parse_dtype(request["dtype"]), request["attention"], request["seed"])
+    attention = None if request["attention"] == "default" else request["attention"]
+    model = load_model(request["model"], parse_dtype(request["dtype"]), attention, request["seed"])
     host_inputs = leaves.read(Path(request["inputs_file"]))
 
     reporter.wait_device()
