@@ -20,6 +20,9 @@ use crate::worker::zygote::{Zygote, ZygoteCommand, ZygoteError};
 /// Importing the libraries takes seconds; on a cold disk and a loaded machine it takes minutes.
 const READY_WITHIN: Duration = Duration::from_secs(300);
 
+/// A worker that ends before it is ready is started again this often.
+const START_TRIES: u32 = 3;
+
 /// What the pool needs to start workers.
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {
@@ -124,8 +127,15 @@ impl WorkerPool {
         if let Some(worker) = slot.worker.as_ref().filter(|worker| !worker.zygote.is_lost()) {
             return Ok(worker.clone());
         }
-        slot.starts += 1;
-        let worker = Arc::new(self.start(target, code, slot.starts).await?);
+        let mut tries = 1;
+        let worker = loop {
+            slot.starts += 1;
+            match self.start(target, code, slot.starts).await {
+                // Somebody ended it, or the kernel for want of memory; what is wrong with it itself would show each time.
+                Err(ZygoteError::NotReady { .. }) if tries < START_TRIES => tries += 1,
+                started => break Arc::new(started?),
+            }
+        };
         tracing::info!(target = target.name, ?code, import_ms = worker.zygote.import_ms(), "worker ready");
         slot.worker = Some(worker.clone());
         Ok(worker)
@@ -277,7 +287,10 @@ async fn start_rewriter(
             tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
             Ok(child)
         }
-        Ok(Ok(line)) => Err(problem(format!("expected `ready`, found {line:?}; its errors stand above"))),
+        Ok(Ok(Some(line))) => Err(problem(format!("expected `ready`, found {line:?}"))),
+        Ok(Ok(None)) => {
+            Err(ZygoteError::NotReady { reason: "the program rewriter ended".into(), output: "its errors stand above".into() })
+        }
         Ok(Err(error)) => Err(problem(error.to_string())),
         Err(_) => Err(problem(format!("it was not ready within {} s", READY_WITHIN.as_secs()))),
     }

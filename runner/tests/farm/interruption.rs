@@ -104,7 +104,7 @@ fn twenty_kills_at_random_moments_change_no_outcome() {
             let mut program = start(&farm, &arguments);
             let pid = program.id() as i32;
             let status = loop {
-                std::thread::sleep(Duration::from_millis(200 + chance.below(1800)));
+                std::thread::sleep(Duration::from_millis(300 + chance.below(3200)));
                 if let Some(status) = program.try_wait().unwrap() {
                     break status;
                 }
