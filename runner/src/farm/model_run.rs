@@ -31,7 +31,7 @@ const REFERENCE_AT_LEAST: Duration = Duration::from_secs(120);
 
 /// How often a job is tried whose process was ended from outside: by the kernel for want of memory, by a person, or together with
 /// its zygote by another case.
-const TRIES_FROM_OUTSIDE: u32 = 3;
+const TRIES_FROM_OUTSIDE: u32 = 5;
 
 /// What the control observed, by everything of a case but target, mode and attention, with the control's mode.
 type ControlOutcomes = HashMap<(String, Mode), Outcome>;

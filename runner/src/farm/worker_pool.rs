@@ -21,7 +21,7 @@ use crate::worker::zygote::{Zygote, ZygoteCommand, ZygoteError};
 const READY_WITHIN: Duration = Duration::from_secs(300);
 
 /// A worker that ends before it is ready is started again this often.
-const START_TRIES: u32 = 3;
+const START_TRIES: u32 = 5;
 
 /// What the pool needs to start workers.
 #[derive(Debug, Clone)]

@@ -103,8 +103,9 @@ fn twenty_kills_at_random_moments_change_no_outcome() {
             assert!(Instant::now() < deadline, "the run does not end; {kills} kills so far, seed {seed}");
             let mut program = start(&farm, &arguments);
             let pid = program.id() as i32;
+            let mut pause = Duration::from_millis(300);
             let status = loop {
-                std::thread::sleep(Duration::from_millis(300 + chance.below(3200)));
+                std::thread::sleep(pause + Duration::from_millis(chance.below(2500)));
                 if let Some(status) = program.try_wait().unwrap() {
                     break status;
                 }
@@ -125,6 +126,8 @@ fn twenty_kills_at_random_moments_change_no_outcome() {
                         && kill(victim_pid, "-9")
                     {
                         kills += 1;
+                        // Whoever is killed at each try is rightly given up at last: the next try gets its chance.
+                        pause = Duration::from_secs(5);
                         *hit.entry(format!("{victim:?}")).or_insert(0) += 1;
                     }
                 }
