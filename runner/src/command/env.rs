@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::printing::print_rows;
 use super::{Farm, outputs, prepare};
 use crate::cli::Env;
-use crate::environment::{self, EnvironmentSettings, Finding, Health};
+use crate::environment::{self, EnvironmentSettings, EnvironmentState, Finding, Health};
 use crate::exit::{ExitCode, Failure};
 use crate::interposer;
 use crate::progress::Activity;
@@ -69,7 +69,10 @@ pub async fn env(farm: &Farm, what: Env) -> Result<ExitCode, Failure> {
                 .map(|entry| EnvironmentRow {
                     name: entry.name.clone(),
                     id: entry.id.clone(),
-                    state: format!("{:?}", entry.state).to_lowercase(),
+                    state: match &entry.state {
+                        EnvironmentState::Complete(_) => "complete".to_owned(),
+                        EnvironmentState::HalfMade(reason) => format!("half-made: {reason}"),
+                    },
                     bytes: entry.size_bytes,
                     folder: entry.folder.display().to_string(),
                 })
