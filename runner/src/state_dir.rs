@@ -49,6 +49,11 @@ impl StateDir {
         self.root.join("programs")
     }
 
+    /// What emulated devices compiled, by program.
+    pub fn compiled(&self) -> PathBuf {
+        self.root.join("compiled")
+    }
+
     /// Where running workers write; emptied when a run ends.
     pub fn scratch(&self) -> PathBuf {
         self.root.join("scratch")

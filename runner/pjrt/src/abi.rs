@@ -223,12 +223,22 @@ arguments! {
         device_complete_events: *mut *mut Event,
         execute_device: *mut Device,
     }
-    /// Loads a serialised executable.
+    /// Serialises an executable. What comes back lives until `deleter` is called with `serialized_executable`.
+    ExecutableSerializeArgs: ExecutableSerialize {
+        executable: *const Executable,
+        serialized_bytes: *const c_char,
+        serialized_bytes_size: usize,
+        serialized_executable: *mut c_void,
+        deleter: Option<unsafe extern "C" fn(*mut c_void)>,
+    }
+    /// Loads a serialised executable. A caller with an older header ends before the last two fields.
     ExecutableDeserializeAndLoadArgs: ExecutableDeserializeAndLoad {
         client: *mut Client,
         serialized_executable: *const c_char,
         serialized_executable_size: usize,
         loaded_executable: *mut LoadedExecutable,
+        overridden_options: *const c_char,
+        overridden_options_size: usize,
     }
     /// Frees a buffer.
     BufferDestroyArgs: BufferDestroy { buffer: *mut Buffer }
@@ -276,6 +286,7 @@ pub enum Entry {
     ExecutableDestroy = 40,
     ExecutableNumOutputs = 44,
     ExecutableOutputMemoryKinds = 47,
+    ExecutableSerialize = 49,
     LoadedExecutableDestroy = 50,
     LoadedExecutableGetExecutable = 51,
     LoadedExecutableExecute = 55,

@@ -1,11 +1,13 @@
 //! Compiling: programs that XLA:CPU cannot take are rewritten before the plugin sees them, and failures are recorded.
 
 use std::ffi::{c_char, c_int};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::abi::{ClientCompileArgs, CompileArgs, Error, ErrorCode, ExecutableDeserializeAndLoadArgs, Program, slice};
+use crate::abi::{
+    ClientCompileArgs, CompileArgs, Error, ErrorCode, ExecutableDeserializeAndLoadArgs, LoadedExecutable, Program, slice,
+};
 use crate::statistics::{CompileFailure, record_compile_failure};
-use crate::{client, counters, errors, interposer, program_scan, rewriter};
+use crate::{client, compile_cache, counters, errors, interposer, program_scan, rewriter};
 
 /// Replaces `PJRT_Client_Compile`.
 ///
@@ -17,14 +19,53 @@ pub unsafe extern "C" fn client_compile(args: *mut ClientCompileArgs) -> *mut Er
         unsafe {
             let given = (*args).program;
             let on_cpu = client::client_is_cpu((*args).client);
-            compile_program(given, on_cpu, |program| {
+            let cached = if on_cpu { cache_place(&*args) } else { None };
+            if let Some(executable) = cached.as_ref().and_then(|place| load(place, &*args)) {
+                (*args).executable = executable;
+                return std::ptr::null_mut();
+            }
+            let mut compiled_in = Duration::ZERO;
+            let error = compile_program(given, on_cpu, |program| {
                 (*args).program = program;
+                let start = Instant::now();
                 let error = interposer::call(args);
+                compiled_in = start.elapsed();
                 (*args).program = given;
                 error
-            })
+            });
+            if let (Some(place), true) = (cached, error.is_null()) {
+                place.keep((*args).executable, compiled_in);
+            }
+            error
         }
     })
+}
+
+/// # Safety
+/// `args` must be valid.
+unsafe fn cache_place(args: &ClientCompileArgs) -> Option<compile_cache::Place> {
+    if args.program.is_null() {
+        return None;
+    }
+    // SAFETY: valid by the caller's promise.
+    unsafe {
+        let program = &*args.program;
+        let options = slice(args.compile_options.cast::<u8>(), args.compile_options_size);
+        compile_cache::place(slice(program.code.cast::<u8>(), program.code_size), options)
+    }
+}
+
+/// The executable from the cache, counted as the compilation that the framework asked for.
+///
+/// # Safety
+/// `args` must be valid.
+unsafe fn load(place: &compile_cache::Place, args: &ClientCompileArgs) -> Option<*mut LoadedExecutable> {
+    // SAFETY: valid by the caller's promise.
+    let ((executable, compiled_in), bytes) = unsafe { (place.load(args.client)?, (*args.program).code_size) };
+    counters::COMPILES.add(1);
+    counters::COMPILE_BYTES.add(bytes as u64);
+    counters::COMPILE_NS.add_time(compiled_in);
+    Some(executable)
 }
 
 /// Replaces `PJRT_Compile`, which compiles for a topology. Without a client there is no device that could be a CPU.

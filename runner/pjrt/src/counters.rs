@@ -48,10 +48,18 @@ counters! {
     COMPILES,
     /// Of these, the ones that failed.
     COMPILE_FAILURES,
-    /// Nanoseconds that the plugin compiled.
+    /// Nanoseconds that the plugin compiled; for an executable from the cache, those that it took when it was made.
     COMPILE_NS,
     /// Bytes of the programs that the plugin was asked to compile.
     COMPILE_BYTES,
+    /// Of these, the ones whose executable came from the cache of this library.
+    CACHE_HITS,
+    /// Nanoseconds that loading these took.
+    CACHE_LOAD_NS,
+    /// Executables put into the cache.
+    CACHE_STORES,
+    /// Executables of the cache that the plugin did not take back.
+    CACHE_REFUSED,
     /// Programs that were rewritten before the plugin saw them.
     REWRITES,
     /// Programs that should have been rewritten and could not be.

@@ -7,6 +7,8 @@
 pub mod abi;
 mod client;
 mod compile;
+mod compile_cache;
+mod compile_options;
 mod counters;
 mod device_memory;
 mod errors;

@@ -2,6 +2,7 @@
 
 pub mod assemble;
 pub mod classify;
+pub mod compile_cache;
 pub mod context;
 pub mod model_run;
 pub mod recorder;

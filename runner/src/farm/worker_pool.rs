@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 
 use crate::environment::Environment;
+use crate::farm::compile_cache;
 use crate::state_dir::StateDir;
 use crate::worker::device_slots::DeviceSlots;
 use crate::worker::sandbox::{Confinement, Sandbox};
@@ -165,6 +166,7 @@ impl WorkerPool {
             self.settings.state.references(),
         ];
         readable.extend(interpreter_folders(environment));
+        let mut writable = Vec::new();
         let mut devices = Vec::new();
         let mut rewriter = None;
         if target.backend == Backend::TorchTpu {
@@ -174,6 +176,20 @@ impl WorkerPool {
                     return Err(problem(what, format!("{} does not exist", plugin.display())));
                 }
                 readable.extend(self.settings.plugins.get(&target.name).and_then(|path| path.parent().map(Path::to_owned)));
+                if let Some(folder) =
+                    compile_cache::folder(&self.settings.state, environment, target, &plugin, &self.settings.interposer)
+                {
+                    std::fs::create_dir_all(&folder)
+                        .map_err(|error| problem(folder.display().to_string(), error.to_string()))?;
+                    // A model's own code could leave others a program that makes them pass: it may only read.
+                    match code {
+                        Code::Library => writable.push(folder.clone()),
+                        Code::Own => readable.push(folder.clone()),
+                    }
+                    env.insert(compile_cache::VARIABLE.into(), folder.into());
+                    // For each program that it loads, XLA:CPU reports tuning hints of its own code generator as errors.
+                    env.insert("TF_CPP_MIN_LOG_LEVEL".into(), "3".into());
+                }
                 env.insert("MODELFARM_PJRT_PLUGIN".into(), plugin.into());
             }
             env.insert("TPU_LIBRARY_PATH".into(), self.settings.interposer.clone().into());
@@ -204,7 +220,7 @@ impl WorkerPool {
         }
         let command = ZygoteCommand {
             sandbox: self.settings.sandbox,
-            confinement: Confinement { readable, scratch: scratch.clone(), writable: vec![], devices, env },
+            confinement: Confinement { readable, scratch: scratch.clone(), writable, devices, env },
             python: environment.python.clone(),
             backend: target.backend,
             preload: self.settings.preload.clone(),
