@@ -7,6 +7,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Row, Table};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::query::{ArchitectureRow, FailureGroup};
 use crate::rows::{ResultRow, RunRow};
 use crate::store::Environment;
 use crate::terminal_text::terminal_text_up_to;
@@ -131,6 +132,44 @@ impl TableRow for RunRow {
         "cases_per_hour",
         "shards",
     ];
+}
+
+impl TableRow for FailureGroup {
+    const COLUMNS: &'static [&'static str] = &[
+        "signature",
+        "outcome",
+        "fault",
+        "cases",
+        "architectures",
+        "models",
+        "downloads",
+        "unexpected",
+        "targets",
+        "modes",
+        "first_seen",
+        "last_seen",
+        "sample_architectures",
+        "sample_cases",
+        "predicate",
+    ];
+    const SHOWN: &'static [&'static str] =
+        &["architectures", "downloads", "cases", "unexpected", "outcome", "fault", "modes", "signature", "sample_cases"];
+}
+
+impl TableRow for ArchitectureRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "architecture",
+        "class",
+        "harness",
+        "models",
+        "healthy",
+        "excluded_reason",
+        "pass",
+        "fail",
+        "inconclusive",
+        "results",
+    ];
+    const SHOWN: &'static [&'static str] = &["architecture", "class", "models", "pass", "fail", "inconclusive", "excluded_reason"];
 }
 
 impl TableRow for Environment {

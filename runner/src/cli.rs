@@ -217,6 +217,36 @@ pub enum Query {
         #[command(flatten)]
         output: Output,
     },
+    /// Failures of a run in groups of one masked message, those that block most architectures first
+    Failures {
+        /// The run: an id, `latest` or `latest~N`
+        #[arg(long, value_name = "R", default_value = "latest")]
+        run: String,
+        /// Also the outcomes that say nothing about the target
+        #[arg(long)]
+        inconclusive: bool,
+        /// Only these outcomes
+        #[arg(long = "outcome", value_name = "O", num_args = 1..)]
+        outcomes: Vec<modelfarm_matrix::outcome::Outcome>,
+        /// Which cases
+        #[command(flatten)]
+        selection: Selection,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
+    /// How each architecture stands in a run
+    Architectures {
+        /// The run: an id, `latest` or `latest~N`
+        #[arg(long, value_name = "R", default_value = "latest")]
+        run: String,
+        /// Which cases
+        #[command(flatten)]
+        selection: Selection,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
     /// Runs, newest first
     Runs {
         /// How to print

@@ -32,6 +32,10 @@ fn main() -> ExitCode {
         return exit::ExitCode::Usage.into();
     }
     let filter = match EnvFilter::try_new(&cli.log) {
+        // The farm tries again itself: that the library gave up on one request is no error yet.
+        Ok(filter) if !cli.log.contains("hf_hub") => {
+            filter.add_directive("hf_hub::retry=off".parse().expect("a directive that was written here"))
+        }
         Ok(filter) => filter,
         Err(error) => {
             exit::show(&exit::Failure::usage(format!("--log: {error}")));

@@ -4,10 +4,8 @@
 //! does the same every night. Tracing, lowering and every call of the framework happen as ever: only the plugin's own
 //! compilation is replaced by loading what it made of the same bytes before. Errors are never kept.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
@@ -33,15 +31,14 @@ pub struct Place(PathBuf);
 
 /// The place of a program, if there is a cache.
 pub fn place(code: &[u8], options: &[u8]) -> Option<Place> {
-    static FOLDER: OnceLock<Option<OsString>> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| std::env::var_os(CACHE_VARIABLE).filter(|folder| !folder.is_empty())).as_ref()?;
+    let folder = std::env::var_os(CACHE_VARIABLE).filter(|folder| !folder.is_empty())?;
     let mut hash = Sha256::new();
     let options = compile_options::canonical(options);
     hash.update((options.len() as u64).to_le_bytes());
     hash.update(options);
     hash.update(code);
     let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(Place(Path::new(folder).join(name)))
+    Some(Place(Path::new(&folder).join(name)))
 }
 
 impl Place {

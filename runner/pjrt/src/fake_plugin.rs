@@ -30,9 +30,14 @@ pub static IS_CPU: AtomicBool = AtomicBool::new(true);
 pub static LIES: AtomicBool = AtomicBool::new(false);
 /// Whether arguments are consumed by a run.
 pub static DONATES: AtomicBool = AtomicBool::new(false);
+/// Whether the plugin refuses the executables that it serialised.
+pub static FORGETS: AtomicBool = AtomicBool::new(false);
+/// Serialised executables that nobody has freed.
+pub static SERIALIZATIONS_ALIVE: AtomicUsize = AtomicUsize::new(0);
 /// Errors of the plugin that nobody has freed.
 pub static ERRORS_ALIVE: AtomicUsize = AtomicUsize::new(0);
 
+const SERIALIZED: &[u8; 10] = b"executable";
 static NEXT_BUFFER: AtomicUsize = AtomicUsize::new(0x1_0000);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -56,6 +61,7 @@ pub fn start() -> (MutexGuard<'static, ()>, &'static Interposer) {
     IS_CPU.store(true, Ordering::SeqCst);
     LIES.store(false, Ordering::SeqCst);
     DONATES.store(false, Ordering::SeqCst);
+    FORGETS.store(false, Ordering::SeqCst);
     crate::statistics::reset();
     (guard, interposer)
 }
@@ -96,6 +102,8 @@ fn words(entries: usize) -> Vec<usize> {
     set(Entry::ExecutableOutputMemoryKinds, output_memory_kinds as *const ());
     set(Entry::ExecutableOutputElementTypes, output_types as *const ());
     set(Entry::ExecutableOutputDimensions, output_dimensions as *const ());
+    set(Entry::ExecutableSerialize, serialize as *const ());
+    set(Entry::ExecutableDeserializeAndLoad, deserialize_and_load as *const ());
     set(Entry::ExecutableDestroy, executable_destroy as *const ());
     set(Entry::LoadedExecutableGetExecutable, get_executable as *const ());
     set(Entry::LoadedExecutableExecute, execute as *const ());
@@ -117,6 +125,12 @@ macro_rules! plugin_functions {
 }
 
 const FINE: *mut Error = std::ptr::null_mut();
+
+unsafe extern "C" fn delete_serialized(serialized: *mut std::ffi::c_void) {
+    SERIALIZATIONS_ALIVE.fetch_sub(1, Ordering::SeqCst);
+    // SAFETY: made by `serialize`, which hands it out once.
+    drop(unsafe { Box::from_raw(serialized.cast::<[u8; 10]>()) });
+}
 
 unsafe extern "C" fn error_destroy(args: *mut ErrorDestroyArgs) {
     ERRORS_ALIVE.fetch_sub(1, Ordering::SeqCst);
@@ -193,6 +207,26 @@ plugin_functions! {
             return fail(12, "no implementation for custom call");
         }
         args.executable = 0x400 as *mut LoadedExecutable;
+        FINE
+    }
+
+    fn serialize(args: ExecutableSerializeArgs) {
+        let bytes = Box::new(*SERIALIZED);
+        SERIALIZATIONS_ALIVE.fetch_add(1, Ordering::SeqCst);
+        args.serialized_bytes_size = bytes.len();
+        args.serialized_bytes = Box::into_raw(bytes).cast();
+        args.serialized_executable = args.serialized_bytes.cast_mut().cast();
+        args.deleter = Some(delete_serialized);
+        FINE
+    }
+
+    fn deserialize_and_load(args: ExecutableDeserializeAndLoadArgs) {
+        // SAFETY: as many bytes as the caller says.
+        let given = unsafe { slice(args.serialized_executable.cast::<u8>(), args.serialized_executable_size) };
+        if given != SERIALIZED || FORGETS.load(Ordering::SeqCst) {
+            return fail(13, "function not found");
+        }
+        args.loaded_executable = 0x400 as *mut LoadedExecutable;
         FINE
     }
 

@@ -12,7 +12,7 @@ use crate::abi::*;
 use crate::errors::{self, lock};
 use crate::fake_plugin::{self, BUFFER_BYTES, COMPILED, ENTRIES, ERRORS_ALIVE, UNKNOWN};
 use crate::interposer::Interposer;
-use crate::{device_memory, rewriter, statistics};
+use crate::{counters, device_memory, rewriter, statistics};
 
 fn entry(interposer: &Interposer, index: usize) -> usize {
     // SAFETY: the table has as many entries as its first word says.
@@ -311,6 +311,44 @@ fn a_panic_inside_a_call_becomes_an_error() {
     for buffer in [argument, outputs[0], outputs[1]] {
         destroy(interposer, buffer);
     }
+}
+
+#[test]
+fn a_cpu_plugin_compiles_a_program_once() {
+    let (_guard, interposer) = fake_plugin::start();
+    let folder = std::env::temp_dir().join(format!("modelfarm-compile-cache-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let _variable = Variable::set("MODELFARM_PJRT_COMPILE_CACHE", folder.to_str().expect("text"));
+    let compiled = || lock(&COMPILED).len();
+
+    assert_eq!(compile(interposer, b"one"), Ok(()));
+    assert_eq!(compile(interposer, b"one"), Ok(()));
+    assert_eq!((compiled(), counters::COMPILES.get(), counters::CACHE_HITS.get(), counters::CACHE_STORES.get()), (1, 2, 1, 1));
+    assert_eq!(compile(interposer, b"another"), Ok(()));
+    assert_eq!((compiled(), counters::CACHE_HITS.get()), (2, 1), "another program is compiled");
+    assert_eq!(fake_plugin::SERIALIZATIONS_ALIVE.load(Ordering::SeqCst), 0);
+
+    for _ in 0..2 {
+        assert!(compile(interposer, b"refused").is_err(), "an error is never kept");
+    }
+    assert_eq!(compiled(), 4);
+
+    fake_plugin::FORGETS.store(true, Ordering::SeqCst);
+    assert_eq!(compile(interposer, b"one"), Ok(()), "what the plugin does not take back is compiled");
+    assert_eq!((compiled(), counters::CACHE_REFUSED.get()), (5, 1));
+    fake_plugin::FORGETS.store(false, Ordering::SeqCst);
+
+    let file = std::fs::read_dir(&folder).expect("the folder").next().expect("a file").expect("a file").path();
+    std::fs::write(&file, b"MFXLA001 and nothing sound after it").expect("written");
+    for program in [&b"one"[..], b"another"] {
+        assert_eq!(compile(interposer, program), Ok(()), "a damaged file costs a compilation");
+    }
+    assert_eq!(compiled(), 6);
+
+    fake_plugin::IS_CPU.store(false, Ordering::SeqCst);
+    assert_eq!(compile(interposer, b"one"), Ok(()));
+    assert_eq!(compiled(), 7, "a real device's compiler is always asked");
+    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 #[test]

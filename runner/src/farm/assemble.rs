@@ -9,7 +9,7 @@ use modelfarm_matrix::outcome::{Check, Outcome, Stage};
 use serde_json::{Map, Value, json};
 
 use super::classify::Observation;
-use super::signature::signature;
+use super::signature::{self, Names, signature};
 use crate::judge::Judgement;
 
 /// Texts beyond this are cut: a hostile message may be a megabyte, and is kept for ever.
@@ -81,6 +81,11 @@ pub fn assemble(tried: Tried<'_>, result: Result, now: i64) -> Attempt {
             seen.kept_on_cpu,
         ),
     };
+    let names = || Names::of(tried.case, tried.architecture);
+    let signature = message.as_deref().filter(|_| outcome != Outcome::Pass).and_then(|message| signature(message, &names()));
+    if signature.is_some() {
+        facts.insert("signature_version".into(), signature::VERSION.into());
+    }
     let mut emulator_lacks = lacks;
     emulator_lacks.sort();
     emulator_lacks.dedup();
@@ -99,7 +104,7 @@ pub fn assemble(tried: Tried<'_>, result: Result, now: i64) -> Attempt {
         evidence,
         verdict: verdict(outcome, fault, tried.expectation),
         expectation_reason: tried.expectation.map(|expectation| expectation.reason.clone()),
-        signature: (outcome != Outcome::Pass).then(|| message.as_deref().and_then(signature)).flatten(),
+        signature,
         message: message.map(|text| bounded(text, MAX_MESSAGE)),
         traceback: traceback.map(|text| bounded(text, MAX_TRACEBACK)),
         output_tail: keeps_output.then(|| tried.output_tail.to_owned()),

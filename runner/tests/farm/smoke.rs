@@ -101,6 +101,36 @@ fn a_model_passes_in_every_mode_workload_and_dtype() {
 }
 
 #[test]
+fn a_second_run_loads_what_the_emulator_compiled_and_reports_the_same() {
+    let _turn = one_at_a_time();
+    let farm = TestFarm::new();
+    let matrix = farm.file(
+        "twice.toml",
+        "name = \"twice\"\n[models]\narchitectures = [\"vit\"]\n[cases]\ntargets = [\"tpu-emulated\"]\nmodes = [\"strict-eager\"]\nworkloads = [\"train-step\"]\n",
+    );
+    let run = || {
+        farm.expect(0, &["run", "--matrix", text(&matrix)]);
+        let row = farm.results(&["--run", "latest"]).remove(0);
+        let shown: Value = serde_json::from_str(&farm.expect(0, &["show", row.case_id.as_str(), "--format", "json"])).unwrap();
+        (row.metrics, shown[0]["facts"]["pjrt"].clone())
+    };
+    // The first run of this test may find what an earlier one left.
+    let (first, _) = run();
+    let (second, pjrt) = run();
+    for (name, one, other) in [
+        ("programs", first.compile_count, second.compile_count),
+        ("executions", first.execute_count, second.execute_count),
+        ("device memory", first.peak_device_bytes, second.peak_device_bytes),
+    ] {
+        assert!(one.is_some() && one == other, "{name}: {one:?} and {other:?}");
+    }
+    assert_eq!(first.rmse_ratio, second.rmse_ratio, "the same machine code computes the same");
+    assert!(pjrt["compile_count"].as_i64().unwrap() > 10, "{pjrt}");
+    assert_eq!(pjrt["compile_cached_count"], pjrt["compile_count"], "{pjrt}");
+    assert!(pjrt["compile_cache_load_ms"].as_f64() < pjrt["compile_ms"].as_f64(), "{pjrt}");
+}
+
+#[test]
 fn the_definition_of_the_real_tpu_runs_with_nothing_but_the_plugin_replaced() {
     let _turn = one_at_a_time();
     let farm = TestFarm::new();
