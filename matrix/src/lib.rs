@@ -8,6 +8,7 @@
 pub mod attempt;
 pub mod axes;
 pub mod case;
+pub mod cause;
 pub mod event;
 pub mod expectation;
 pub mod fault;
@@ -27,3 +28,5 @@ pub const TARGETS_TOML: &str = include_str!("../targets.toml");
 pub const SMOKE_TOML: &str = include_str!("../smoke.toml");
 /// The expectations that come with the program (`matrix/expectations.toml`).
 pub const EXPECTATIONS_TOML: &str = include_str!("../expectations.toml");
+/// The explanations of failure groups, `causes.toml`.
+pub const CAUSES_TOML: &str = include_str!("../causes.toml");

@@ -1,9 +1,11 @@
 //! What came out: the store, queries over it, and every view of them.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail by a panic"))]
 
+pub mod compatibility;
 mod figures;
 pub mod final_summary;
 pub mod junit;
+mod markdown_text;
 pub mod page;
 pub mod query;
 pub mod rows;

@@ -8,10 +8,10 @@ use modelfarm_matrix::event::Tally;
 use modelfarm_matrix::expectation::Verdict;
 
 use crate::figures::{count, counted, milliseconds, percent};
+use crate::markdown_text::{code, plain};
 use crate::rows::{ResultRow, RunRow};
 use crate::run_figures::RunFigures;
 use crate::verdict_mark::verdict_mark;
-use crate::visible_text::{one_line, visible};
 
 /// Unexpected results in the table.
 const MOST_UNEXPECTED: usize = 50;
@@ -31,26 +31,6 @@ pub fn step_summary(run: &RunRow, rows: &[ResultRow]) -> String {
     write_unexpected(&mut text, &figures);
     write_matrix(&mut text, &figures);
     text
-}
-
-/// Text of strangers, harmless anywhere in a line of Markdown, a table included.
-fn code(stranger: &str, most: usize) -> String {
-    let mut escaped = String::from("<code>");
-    for character in one_line(stranger, most).chars() {
-        if character.is_ascii_punctuation() {
-            let _ = write!(escaped, "&#{};", u32::from(character));
-        } else {
-            escaped.push(character);
-        }
-    }
-    escaped.push_str("</code>");
-    escaped
-}
-
-/// A word of the farm's own, or a validated name, in Markdown that is no markup.
-fn plain(word: &str) -> String {
-    // Underscores and dots of names such as `non_finite` or `www.x` are the only ones with a meaning.
-    visible(word).replace('_', "&#95;").replace('.', "&#46;")
 }
 
 fn write_headline(text: &mut String, figures: &RunFigures<'_>) {

@@ -169,7 +169,8 @@ impl TableRow for ArchitectureRow {
         "inconclusive",
         "results",
     ];
-    const SHOWN: &'static [&'static str] = &["architecture", "class", "models", "pass", "fail", "inconclusive", "excluded_reason"];
+    const SHOWN: &'static [&'static str] =
+        &["architecture", "class", "models", "pass", "fail", "inconclusive", "excluded_reason"];
 }
 
 impl TableRow for Environment {

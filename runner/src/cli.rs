@@ -96,6 +96,15 @@ pub enum Command {
         /// Also write a Markdown summary for a CI job
         #[arg(long, value_name = "FILE")]
         summary: Option<PathBuf>,
+        /// Also write COMPATIBILITY.md: architectures by workload and mode, and the largest causes of failure
+        #[arg(long, value_name = "FILE")]
+        compatibility: Option<PathBuf>,
+        /// Runs whose cases COMPATIBILITY.md holds too
+        #[arg(long, value_name = "R", num_args = 1.., requires = "compatibility")]
+        also_run: Vec<String>,
+        /// Explanations of these causes; default: the ones that come with this program
+        #[arg(long, value_name = "FILE", requires = "compatibility")]
+        causes: Option<PathBuf>,
     },
 }
 

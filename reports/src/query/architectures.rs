@@ -22,7 +22,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, outcome: Outcome) {
+    /// Counts one more case.
+    pub fn add(&mut self, outcome: Outcome) {
         match outcome.standing() {
             Standing::Pass => self.pass += 1,
             Standing::Fail => self.fail += 1,

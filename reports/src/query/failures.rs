@@ -69,10 +69,14 @@ impl Store {
                 .collect(),
         };
         let filter = ResultFilter { outcomes: wanted, final_only: true, limit: None, ..filter.clone() };
-        let rows = self.results(&filter).await?;
+        self.grouped_failures(&self.results(&filter).await?).await
+    }
+
+    /// The groups of these rows, which should be failures.
+    pub async fn grouped_failures(&self, rows: &[ResultRow]) -> Result<Vec<FailureGroup>, StoreError> {
         let mut transaction = self.database.read().await?;
         let downloads = downloads(&mut transaction).await?;
-        let mut groups = grouped(&rows, &downloads);
+        let mut groups = grouped(rows, &downloads);
         for group in &mut groups {
             (group.first_seen, group.last_seen) = seen(&mut transaction, group).await?;
         }
@@ -143,11 +147,9 @@ async fn downloads(transaction: &mut Transaction) -> Result<BTreeMap<String, u64
 async fn seen(transaction: &mut Transaction, group: &FailureGroup) -> Result<(String, String), StoreError> {
     let times = "SELECT MIN(started_at) AS first_seen, MAX(started_at) AS last_seen FROM attempts WHERE ";
     let query = match &group.signature {
-        Some(signature) => built(times)
-            .text("signature = ")
-            .bind(signature.clone())
-            .text(" AND outcome = ")
-            .bind(group.outcome.as_str()),
+        Some(signature) => {
+            built(times).text("signature = ").bind(signature.clone()).text(" AND outcome = ").bind(group.outcome.as_str())
+        }
         None => built(times).text("signature IS NULL AND outcome = ").bind(group.outcome.as_str()),
     };
     let row = transaction.one(query).await?;

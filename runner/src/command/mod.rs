@@ -56,8 +56,14 @@ pub async fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Fixtures(what) => fixtures::fixtures(&farm, what).await,
         Command::Env(what) => env::env(&farm, what).await,
         Command::Db(what) => database::database(&farm, what).await,
-        Command::Report { run, out, junit, summary } => {
-            outputs::report(&farm, &run, Some(&out), junit.as_deref(), summary.as_deref()).await
+        Command::Report { run, out, junit, summary, compatibility, also_run, causes } => {
+            let files = outputs::Files {
+                report: Some(&out),
+                junit: junit.as_deref(),
+                summary: summary.as_deref(),
+                compatibility: compatibility.as_deref(),
+            };
+            outputs::report(&farm, &run, &also_run, files, causes.as_deref()).await
         }
     }
 }

@@ -3,11 +3,14 @@
 use std::io::Write;
 use std::path::Path;
 
+use modelfarm_matrix::CAUSES_TOML;
+use modelfarm_matrix::cause::Causes;
+use modelfarm_matrix::outcome::Standing;
 use modelfarm_reports::page::{EnvironmentFacts, Gates, ReportInput, write_report};
 use modelfarm_reports::query::ResultFilter;
 use modelfarm_reports::rows::RunRow;
 use modelfarm_reports::store::{Store, now_ms, rfc3339};
-use modelfarm_reports::{junit, step_summary};
+use modelfarm_reports::{compatibility, junit, step_summary};
 
 use super::Farm;
 use crate::cli::ExecutionOptions;
@@ -28,16 +31,30 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Writes what the options of a run ask for.
 pub async fn write(store: &Store, run: &RunRow, execution: &ExecutionOptions, matrix_file: &str) -> Result<(), Failure> {
     let ExecutionOptions { report, junit, summary, .. } = execution;
-    write_files(store, run, matrix_file, report.as_deref(), junit.as_deref(), summary.as_deref()).await
+    let files = Files { report: report.as_deref(), junit: junit.as_deref(), summary: summary.as_deref(), compatibility: None };
+    write_files(store, run, matrix_file, files).await
+}
+
+/// Where to write what; nothing where nothing is named.
+#[derive(Debug, Clone, Copy)]
+pub struct Files<'a> {
+    /// The folder of the HTML report.
+    pub report: Option<&'a Path>,
+    /// JUnit XML.
+    pub junit: Option<&'a Path>,
+    /// The Markdown summary of a CI job.
+    pub summary: Option<&'a Path>,
+    /// COMPATIBILITY.md.
+    pub compatibility: Option<&'a Path>,
 }
 
 /// `modelfarm report`.
 pub async fn report(
     farm: &Farm,
     reference: &str,
-    out: Option<&Path>,
-    junit: Option<&Path>,
-    summary: Option<&Path>,
+    also: &[String],
+    files: Files<'_>,
+    causes: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
     let store = Store::open_read_only(&farm.database).await?;
     let run = store.run(reference).await?;
@@ -46,21 +63,22 @@ pub async fn report(
         run.facts.as_object()?.values().find_map(|facts| facts.get("matrix_file"))
     });
     let matrix_file = matrix_file.and_then(|file| file.as_str()).unwrap_or("smoke").to_owned();
-    write_files(&store, &run, &matrix_file, out, junit, summary).await?;
-    if let Some(out) = out {
+    write_files(&store, &run, &matrix_file, files).await?;
+    if let Some(path) = files.compatibility {
+        let mut runs = vec![run];
+        for reference in also {
+            runs.push(store.run(reference).await?);
+        }
+        write_compatibility(&store, &runs, causes, path).await?;
+    }
+    if let Some(out) = files.report {
         print(&format!("{}\n", out.join("index.html").display()))?;
     }
     Ok(ExitCode::Fine)
 }
 
-async fn write_files(
-    store: &Store,
-    run: &RunRow,
-    matrix_file: &str,
-    report: Option<&Path>,
-    junit_file: Option<&Path>,
-    summary: Option<&Path>,
-) -> Result<(), Failure> {
+async fn write_files(store: &Store, run: &RunRow, matrix_file: &str, files: Files<'_>) -> Result<(), Failure> {
+    let Files { report, junit: junit_file, summary, .. } = files;
     if report.is_none() && junit_file.is_none() && summary.is_none() {
         return Ok(());
     }
@@ -105,6 +123,26 @@ async fn write_files(
         write_whole(path, &step_summary::step_summary(run, &rows))?;
     }
     Ok(())
+}
+
+async fn write_compatibility(store: &Store, runs: &[RunRow], causes: Option<&Path>, path: &Path) -> Result<(), Failure> {
+    let (name, text) = match causes {
+        Some(file) => {
+            let read = std::fs::read_to_string(file);
+            let text = read.map_err(|error| Failure::usage(format!("read {}: {error}", file.display())))?;
+            (file.display().to_string(), text)
+        }
+        None => ("causes.toml".to_owned(), CAUSES_TOML.to_owned()),
+    };
+    let causes = Causes::parse(&name, &text).map_err(|error| Failure::usage(error.to_string()))?;
+    let mut rows = Vec::new();
+    for run in runs {
+        let filter = ResultFilter { run: Some(run.run_id.clone()), final_only: true, ..ResultFilter::default() };
+        rows.extend(store.results(&filter).await?);
+    }
+    let failed: Vec<_> = rows.iter().filter(|row| row.outcome.standing() == Standing::Fail).cloned().collect();
+    let groups = store.grouped_failures(&failed).await?;
+    write_whole(path, &compatibility::compatibility(runs, &rows, &groups, &causes))
 }
 
 /// Writes a file whole or not at all.

@@ -9,7 +9,7 @@ use modelfarm_matrix::axes::{Dtype, Mode, Workload};
 use modelfarm_matrix::case::Case;
 use modelfarm_matrix::event::Event;
 use modelfarm_matrix::model::{Model, ModelSource};
-use modelfarm_matrix::outcome::{Outcome, Stage};
+use modelfarm_matrix::outcome::{Outcome, Stage, Standing};
 use modelfarm_matrix::plan::{PlannedCase, PlannedModel};
 use modelfarm_matrix::target::{Target, control_mode};
 use modelfarm_reports::query::ResultFilter;
@@ -82,6 +82,13 @@ pub async fn run_model(context: &Arc<Context>, planned: &PlannedModel) {
             Err(observation) if observation.outcome == Outcome::Skipped => return,
             Err(observation) => run.record_all(group, Some(&snapshot), &observation, &mut controls).await,
         }
+    }
+}
+
+fn outcome_of(result: &TryResult) -> Outcome {
+    match result {
+        TryResult::Judged(judgement) => judgement.outcome,
+        TryResult::Observed(observation) => observation.outcome,
     }
 }
 
@@ -255,10 +262,13 @@ impl ModelRun<'_> {
         for attempt in first.. {
             let started_at = now_ms();
             context.recorder.event(Event::AttemptStarted { case_id: case.id(), attempt });
-            let (result, report) = self.attempt(planned, target, attempt, snapshot, reference).await;
+            let (result, report) = self.attempt(planned, target, Some(attempt), snapshot, reference).await;
             if matches!(&result, TryResult::Observed(observation) if observation.outcome == Outcome::Skipped) {
                 // Interrupted: the case is not final, and a resumed run takes it again.
                 return;
+            }
+            if !target.control && outcome_of(&result).standing() == Standing::Fail {
+                self.ask_control(planned, snapshot, reference, controls).await;
             }
             let from_outside = matches!(&result, TryResult::Observed(observation) if observation.interrupted_from_outside);
             let expectation = context.expectations.of(self.model, case);
@@ -294,12 +304,35 @@ impl ModelRun<'_> {
         }
     }
 
-    /// One try in a child, judged.
+    /// Lets the control answer the question of a case that failed, where the plan does not: a failure that it shares is not the
+    /// backend's. Its answer is evidence and no result of its own.
+    async fn ask_control(
+        &self,
+        planned: &PlannedCase,
+        snapshot: &Snapshot,
+        reference: &Reference,
+        controls: &mut ControlOutcomes,
+    ) {
+        let Some(control) = self.context.targets.control() else { return };
+        if control_of(&planned.case, controls).is_some() {
+            return;
+        }
+        let mode = control_mode(planned.case.mode);
+        let case = Case { target: control.name.clone(), mode, attention: control.attention.clone(), ..planned.case.clone() };
+        let asked = PlannedCase { case, ..planned.clone() };
+        let (result, _) = self.attempt(&asked, control, None, snapshot, reference).await;
+        let outcome = outcome_of(&result);
+        if outcome.standing() != Standing::Inconclusive {
+            controls.insert(control_key(&asked.case, mode), outcome);
+        }
+    }
+
+    /// One try in a child, judged. `announced` is its number, where it is a try of the plan.
     async fn attempt(
         &self,
         planned: &PlannedCase,
         target: &Target,
-        attempt: u32,
+        announced: Option<u32>,
         snapshot: &Snapshot,
         reference: &Reference,
     ) -> (TryResult, Option<JobReport>) {
@@ -330,7 +363,11 @@ impl ModelRun<'_> {
                 compile_backend: target.compile_backend.clone(),
             },
         };
-        let on_stage = |stage| context.recorder.event(Event::StageEntered { case_id: case.id(), attempt, stage });
+        let on_stage = |stage| {
+            if let Some(attempt) = announced {
+                context.recorder.event(Event::StageEntered { case_id: case.id(), attempt, stage });
+            }
+        };
         let limits = job_limits(planned.timeout_s, planned.memory_gib);
         let ran =
             job::run(&worker.zygote, &request, limits, context.pool.devices(target), context.stop.clone(), on_stage).await;

@@ -61,10 +61,15 @@ impl Names {
     }
 }
 
-/// Masks what differs from model to model in a message: names, addresses, hashes, paths, places, numbers. Only its first line
-/// counts.
+/// Masks what differs from model to model in a message: names, addresses, hashes, paths, places, numbers. Its first line
+/// counts, and the next one too where the first only announces it ("... raised:").
 pub fn signature(message: &str, names: &Names) -> Option<String> {
-    let line = message.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let mut lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next()?;
+    let line = match lines.next().filter(|_| first.ends_with(':')) {
+        Some(next) => format!("{first} {next}"),
+        None => first.to_owned(),
+    };
     // A hostile message may be one line of a megabyte.
     let mut text: String = line.chars().take(4 * MAX_CHARACTERS).filter(|c| !c.is_control()).collect();
     for (name, mask) in &names.masks {
@@ -89,6 +94,10 @@ mod tests {
         assert_eq!(one, two);
         assert_eq!(one, "RuntimeError: shape [<n>] at <address> in <path>:<n>");
         assert_eq!(signature(" \n "), None);
+        assert_eq!(
+            signature("Failed: backend raised:\n  TypeError: no\nmore").unwrap(),
+            "Failed: backend raised: TypeError: no"
+        );
         let place = |text: &str| signature(text).unwrap();
         assert_eq!(place("leaf layers.0.attn.weight differs"), place("leaf encoder.block.11.mlp differs"));
         assert_eq!(place("output of add_12 has size (2, 3)"), "output of add<n> has size (<n>)");
@@ -98,7 +107,8 @@ mod tests {
     #[test]
     fn a_models_own_names_do_not_keep_a_failure_apart() {
         let of = |model: &str, class: &str, architecture: &str| {
-            let canonical = format!("v1/{model}/{class}/transformers/real/forward/default/float32/highest/eager/tpu-emulated/compiled");
+            let canonical =
+                format!("v1/{model}/{class}/transformers/real/forward/default/float32/highest/eager/tpu-emulated/compiled");
             let case: Case = canonical.parse().unwrap();
             let names = Names::of(&case, architecture);
             let family = class.split("For").next().unwrap();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use modelfarm_matrix::axes::{Mode, Workload};
+use modelfarm_matrix::fault::Fault;
 use modelfarm_matrix::outcome::Outcome;
 use serde_json::Value;
 
@@ -60,6 +61,20 @@ fn every_toy_has_exactly_its_declared_outcome_and_fault() {
     assert!(missing.is_empty(), "no toy causes {missing:?}");
     // The farm's own cost a case: generous here, where the build is a debug one and the machine busy; the demo measures it.
     assert!(farm.latest_run().farm_overhead_ms_median.is_some());
+}
+
+#[test]
+fn the_control_is_asked_about_a_failure_where_the_plan_leaves_it_out() {
+    let _turn = one_at_a_time();
+    let farm = TestFarm::new();
+    let matrix = repository().join("matrix/smoke.toml");
+    farm.expect(
+        0,
+        &["run", "--matrix", text(&matrix), "--model", "toys/no-graph", "--target", "tpu-emulated", "--mode", "compiled"],
+    );
+    let rows = farm.results(&["--run", "latest"]);
+    assert_eq!(rows.len(), 1, "what the control says is no result of its own");
+    assert_eq!((rows[0].outcome, rows[0].fault), (Outcome::CompileError, Some(Fault::Model)), "{}", farm.unexpected());
 }
 
 #[test]
