@@ -275,12 +275,15 @@ pub enum Query {
 pub enum Fixtures {
     /// Build what is missing or outdated
     Build {
-        /// Every fixture, which is the default
-        #[arg(long, conflicts_with = "only")]
+        /// Every fixture; default: those that the demo needs
+        #[arg(long, conflicts_with_all = ["only", "tags"])]
         all: bool,
         /// Only these
         #[arg(long, value_name = "ID", num_args = 1..)]
         only: Vec<String>,
+        /// Only those with this tag: smoke, zoo, heads, generate, train, toy or real
+        #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
+        tags: Vec<String>,
         /// How many at a time; default: the number of cores
         #[arg(long, value_name = "N")]
         jobs: Option<usize>,

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use modelfarm_fixtures::ZOO;
+use modelfarm_matrix::matrix_file::ModelSources;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-use crate::environment::worker_source::unpack;
+use crate::environment::worker_source::{unpack, unpack_worker};
 use crate::environment::{self, Environment, EnvironmentSettings, SyncEvent};
 use crate::state_dir::StateDir;
 
@@ -56,6 +57,48 @@ pub enum FixtureEvent {
     },
 }
 
+/// Which fixtures to build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Every one.
+    All,
+    /// Those that any of these names.
+    Some {
+        /// Models by id.
+        ids: Vec<String>,
+        /// Models that carry one of these tags.
+        tags: Vec<String>,
+        /// Models of these architectures; one that no model has asks for none.
+        architectures: Vec<String>,
+    },
+}
+
+impl Wanted {
+    /// What the demo and the tests need.
+    pub fn smoke() -> Self {
+        Self::Some { ids: Vec::new(), tags: vec!["smoke".to_owned()], architectures: Vec::new() }
+    }
+
+    /// The fixtures that a matrix takes its models from.
+    pub fn of(sources: &ModelSources) -> Self {
+        match sources.fixtures.as_deref() {
+            Some("all") => Self::All,
+            tag => Self::Some {
+                ids: Vec::new(),
+                // Architectures are checked against what is there, which should not be nothing.
+                tags: vec![tag.unwrap_or("smoke").to_owned()],
+                architectures: sources.architectures.iter().map(|name| name.get_ref().clone()).collect(),
+            },
+        }
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let Self::Some { ids, tags, architectures } = self else { return Vec::new() };
+        let options = [("--only", ids), ("--tag", tags), ("--architecture", architectures)];
+        options.into_iter().flat_map(|(name, values)| values.iter().map(move |value| format!("{name}={value}"))).collect()
+    }
+}
+
 /// Where the built models are.
 pub fn folder(state: &StateDir) -> PathBuf {
     state.fixtures().join("models")
@@ -66,7 +109,7 @@ pub async fn build(
     state: &StateDir,
     environment: &Environment,
     settings: &EnvironmentSettings,
-    only: &[String],
+    wanted: &Wanted,
     jobs: usize,
     mut progress: impl FnMut(&str),
 ) -> Result<PathBuf, FixtureBuildError> {
@@ -89,10 +132,11 @@ pub async fn build(
     let mut command = tokio::process::Command::new(&environment.python);
     command.args(["-s", "-B", "-m", "modelfarm_zoo", "build", "--jobs", &jobs.max(1).to_string(), "--out"]).arg(&out);
     command.arg("--packages").arg(&packages.site_packages);
-    for id in only {
-        command.args(["--only", id]);
-    }
-    command.env_clear().env("PYTHONPATH", &source).env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8");
+    command.args(wanted.arguments());
+    // The worker's package too: a model is healthy by the inputs that a worker makes for it.
+    let worker = unpack_worker(state.root()).map_err(|error| FixtureBuildError::Unpack(error.to_string()))?;
+    let python_path = std::env::join_paths([&source, &worker]).map_err(|error| FixtureBuildError::Run(error.to_string()))?;
+    command.env_clear().env("PYTHONPATH", python_path).env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8");
     command.envs([("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"), ("TPU_SKIP_MDS_QUERY", "1"), ("HF_HUB_OFFLINE", "1")]);
     command.env("HOME", state.fixtures()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let run = |error: std::io::Error| FixtureBuildError::Run(error.to_string());

@@ -9,7 +9,7 @@ use super::{Farm, outputs, prepare};
 use crate::cli::Fixtures;
 use crate::environment::EnvironmentSettings;
 use crate::exit::{ExitCode, Failure};
-use crate::fixture_build;
+use crate::fixture_build::{self, Wanted};
 use crate::progress::{self, Activity};
 
 #[derive(Serialize)]
@@ -30,14 +30,19 @@ impl TableRow for FixtureRow {
 /// Builds, lists or serves the fixture models.
 pub async fn fixtures(farm: &Farm, what: Fixtures) -> Result<ExitCode, Failure> {
     match what {
-        Fixtures::Build { all: _, only, jobs } => {
+        Fixtures::Build { all, only, tags, jobs } => {
+            let wanted = match (all, only.is_empty() && tags.is_empty()) {
+                (true, _) => Wanted::All,
+                (false, true) => Wanted::smoke(),
+                (false, false) => Wanted::Some { ids: only, tags, architectures: Vec::new() },
+            };
             farm.create_state()?;
             let settings = EnvironmentSettings::load(farm.state.root()).map_err(Failure::to)?;
             let environment = prepare::environment(farm, "torchtpu", &settings).await?;
             let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
             let mut activity = Activity::begin("building fixture models");
             let built =
-                fixture_build::build(&farm.state, &environment, &settings, &only, jobs, |text| activity.say(text)).await;
+                fixture_build::build(&farm.state, &environment, &settings, &wanted, jobs, |text| activity.say(text)).await;
             drop(activity);
             outputs::print(&format!("{}\n", built.map_err(Failure::to)?.display()))?;
         }
