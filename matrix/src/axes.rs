@@ -96,15 +96,3 @@ crate::words! {
         SentenceTransformers => "sentence-transformers",
     }
 }
-
-impl Harness {
-    /// Why no worker can drive this harness yet, where none can.
-    pub fn unsupported(self) -> Option<&'static str> {
-        match self {
-            Harness::Transformers => None,
-            Harness::Diffusers => Some("the harness `diffusers` is not supported yet"),
-            Harness::Timm => Some("the harness `timm` is not supported yet"),
-            Harness::SentenceTransformers => Some("the harness `sentence-transformers` is not supported yet"),
-        }
-    }
-}

@@ -246,7 +246,7 @@ fn product(group: &CaseGroup, targets: &Targets, model: &Model, left_out: &mut V
                         target: target.name.clone(),
                         mode,
                     };
-                    let unsupported = model.harness.unsupported().or(weights.unsupported()).map(str::to_owned);
+                    let unsupported = weights.unsupported().map(str::to_owned);
                     let no_mode = (!target.modes.contains(&mode)).then(|| format!("target {} has no mode {mode}", target.name));
                     match unsupported.or(no_mode) {
                         None => cases.push(case),

@@ -114,13 +114,18 @@ async fn listed(client: &HubClient, selection: &HubSelection) -> Result<Vec<Mode
 /// A model as the farm knows it; none where its name is no model's name.
 fn known(model: HubModel, source: ModelSource) -> Option<Model> {
     let named = |name: Option<String>| name.as_deref().map_or_else(|| "unknown".to_owned(), safe_name);
+    let harness = harness(&model);
+    let class = match harness {
+        Harness::SentenceTransformers => sentence_class(&model).to_owned(),
+        _ => named(model.class),
+    };
     Some(Model {
         id: model.id.parse().ok()?,
         revision: Some(model.revision),
         source,
         architecture: named(model.architecture),
-        class: named(model.class),
-        harness: harness(model.library.as_deref()),
+        class,
+        harness,
         tags: model.tags,
         downloads: model.downloads,
     })
@@ -139,11 +144,77 @@ fn unknown(id: ModelId) -> Model {
     }
 }
 
-/// The harness of a library. Sentence encoders are run by transformers, which loads the same files.
-fn harness(library: Option<&str>) -> Harness {
-    match library {
+/// The harness of a model's library, or of what its tags say where no library is told.
+fn harness(model: &HubModel) -> Harness {
+    let tagged = || HARNESS_TAGS.into_iter().find(|library| model.tags.iter().any(|tag| tag == library));
+    match model.library.as_deref().or_else(tagged) {
         Some("diffusers") => Harness::Diffusers,
         Some("timm") => Harness::Timm,
+        // These know no sentence embedding: what embeds or scores tokens and sparse words is run as its backbone.
+        Some("sentence-transformers") if !is_sparse_or_late(model) => Harness::SentenceTransformers,
         _ => Harness::Transformers,
+    }
+}
+
+/// Libraries that the Hub also tells as tags.
+const HARNESS_TAGS: [&str; 3] = ["diffusers", "timm", "sentence-transformers"];
+
+fn is_sparse_or_late(model: &HubModel) -> bool {
+    model.tags.iter().any(|tag| ["sparse-encoder", "multi-vector", "ColBERT"].contains(&tag.as_str()))
+}
+
+/// The class of sentence-transformers that runs a model: the backbone's class says whether it scores pairs of texts.
+fn sentence_class(model: &HubModel) -> &'static str {
+    let scores = model.pipeline_tag.as_deref() == Some("text-ranking")
+        || model.tags.iter().any(|tag| tag == "cross-encoder")
+        || model.class.as_deref().is_some_and(|class| class.ends_with("ForSequenceClassification"));
+    if scores { "CrossEncoder" } else { "SentenceTransformer" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(library: Option<&str>, architecture: &str, class: &str, tags: &[&str]) -> Model {
+        let model = HubModel {
+            id: "a/b".into(),
+            revision: "0".repeat(40),
+            library: library.map(str::to_owned),
+            pipeline_tag: None,
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            downloads: 0,
+            likes: 0,
+            gated: false,
+            parameters: None,
+            architecture: Some(architecture.into()),
+            class: Some(class.into()),
+        };
+        known(model, ModelSource::Hub).unwrap()
+    }
+
+    #[test]
+    fn a_library_decides_the_harness() {
+        for (library, tags, expected) in [
+            (Some("transformers"), &["diffusers"][..], Harness::Transformers),
+            (Some("diffusers"), &[], Harness::Diffusers),
+            (Some("timm"), &[], Harness::Timm),
+            (Some("sentence-transformers"), &[], Harness::SentenceTransformers),
+            (Some("sentence-transformers"), &["sparse-encoder"], Harness::Transformers),
+            (None, &["timm"], Harness::Timm),
+            (None, &["x"], Harness::Transformers),
+        ] {
+            assert_eq!(listed(library, "bert", "BertModel", tags).harness, expected, "{library:?} {tags:?}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_model_is_run_by_the_class_that_fits_its_backbone() {
+        let library = Some("sentence-transformers");
+        let encoder = listed(library, "bert", "BertModel", &[]);
+        assert_eq!((encoder.architecture.as_str(), encoder.class.as_str()), ("bert", "SentenceTransformer"));
+        let scorer = listed(library, "bert", "BertForSequenceClassification", &[]);
+        assert_eq!((scorer.architecture.as_str(), scorer.class.as_str()), ("bert", "CrossEncoder"));
+        assert_eq!(listed(library, "bert", "BertModel", &["cross-encoder"]).class, "CrossEncoder");
+        assert_eq!(listed(Some("diffusers"), "FluxPipeline", "FluxPipeline", &[]).class, "FluxPipeline");
     }
 }

@@ -33,9 +33,9 @@ pub struct HubModel {
     pub gated: bool,
     /// Number of parameters, where the Hub tells it.
     pub parameters: Option<u64>,
-    /// `config.model_type`; for diffusers the pipeline or model class.
+    /// `config.model_type`; for diffusers the pipeline or model class; for timm the name of its `architecture`.
     pub architecture: Option<String>,
-    /// The first of `config.architectures`; for diffusers the pipeline or model class.
+    /// The first of `config.architectures`; for diffusers and timm the same as the architecture.
     pub class: Option<String>,
 }
 
@@ -196,7 +196,9 @@ fn architecture(config: &Value) -> (Option<String>, Option<String>) {
         return (Some(architecture), class);
     }
     let diffusers = text(&config["_class_name"]).or_else(|| text(&config["diffusers"]["_class_name"]));
-    (diffusers.clone(), diffusers.or(class))
+    // timm names what makes the model, and no class.
+    let named = diffusers.or_else(|| text(&config["architecture"]));
+    (named.clone(), named.or(class))
 }
 
 impl From<ModelInfo> for HubModel {

@@ -38,8 +38,9 @@ def parse_dtype(name: str) -> torch.dtype:
 def load_model(model: dict[str, Any], dtype: torch.dtype, attention: str | None, seed: int) -> torch.nn.Module:
     """The model that a request describes, in evaluation mode."""
     if model["harness"] != "transformers":
-        raise RequestError(f"this worker drives transformers, not the harness {model['harness']!r}")
+        from modelfarm_worker.harness import driver
 
+        return driver(model["harness"]).load(model, dtype, attention, seed)
     path = Path(model["path"])
     trust = model["trust_remote_code"] is True
     config = _config(path, trust)
@@ -59,7 +60,7 @@ def load_model(model: dict[str, Any], dtype: torch.dtype, attention: str | None,
                 output_loading_info=True,
                 **options,
             )
-            _check_weights(loading)
+            check_weights(loading)
         case "random":
             loaded = kind._from_config(config, **options)
         case other:
@@ -113,7 +114,7 @@ def _has_safetensors(path: Path) -> bool:
     )
 
 
-def _check_weights(loading: dict[str, Any]) -> None:
+def check_weights(loading: dict[str, Any]) -> None:
     """The library draws missing weights at random and goes on: alike on both sides, they would pass for the model's."""
     missing = sorted(map(str, loading["missing_keys"]))
     if missing:

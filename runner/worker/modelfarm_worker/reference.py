@@ -10,7 +10,8 @@ from torch.overrides import TorchFunctionMode
 
 from modelfarm_worker import leaves
 from modelfarm_worker.child import Reporter
-from modelfarm_worker.inputs import convert_floating, make_inputs
+from modelfarm_worker.harness import make_inputs
+from modelfarm_worker.inputs import convert_floating
 from modelfarm_worker.model import load_reference_model, parse_dtype
 from modelfarm_worker.precision import matmul_precision
 from modelfarm_worker.workloads import make_workload
@@ -31,7 +32,7 @@ def run_reference(request: dict[str, Any], reporter: Reporter) -> None:
     reporter.stage("reference")
     reporter.facts(
         input_sources=sources,
-        reference_attention=getattr(model.config, "_attn_implementation", None),
+        reference_attention=_attention(model, request),
         parameter_count=sum(value.numel() for value in model.parameters()),
     )
 
@@ -81,6 +82,13 @@ def _reference(
     model.float()
     inputs = convert_floating(inputs, torch.float32)
     return *twice(), "float32"
+
+
+def _attention(model: torch.nn.Module, request: dict[str, Any]) -> str | None:
+    """What the model says that it runs. Models of other harnesses do not say, and run what they were told."""
+    if request["model"]["harness"] == "transformers":
+        return getattr(model.config, "_attn_implementation", None)
+    return request.get("attention") or "eager"
 
 
 def _widened(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

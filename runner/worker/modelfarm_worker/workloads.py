@@ -62,7 +62,10 @@ def make_workload(name: str, model: torch.nn.Module, inputs: Inputs) -> Workload
 
 
 def forward_options(model: torch.nn.Module) -> dict[str, Any]:
-    """Arguments that are not tensors: no cache where the model knows one, and outputs with names."""
+    """Arguments that are not tensors: no cache where the model knows one, and outputs with names. Only models of
+    transformers need any: what drives another library's model adds its own."""
+    if not hasattr(model, "config"):
+        return {}
     parameters = inspect.signature(model.forward).parameters
     open_ended = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     options: dict[str, Any] = {}
@@ -132,7 +135,7 @@ def _has_static_cache(model: torch.nn.Module) -> bool:
 def compile_model(model: torch.nn.Module, workload: str, backend: Callable[..., Any]) -> None:
     """Makes `workload` run compiled. With a static cache, transformers itself keeps the prompt's pass eager (the cache
     is made in it) and compiles the one that is repeated; everywhere else the model's forward is compiled."""
-    if workload == "generate" and model.can_generate() and _has_static_cache(model):
+    if workload == "generate" and hasattr(model, "can_generate") and model.can_generate() and _has_static_cache(model):
         from transformers import CompileConfig
 
         compile_config = CompileConfig(backend=backend, dynamic=False, fullgraph=False, mode=None)
