@@ -207,14 +207,13 @@ mod tests {
 
     #[test]
     fn messages_have_the_documented_form() {
-        let start =
-            serde_json::to_value(ToZygote::Start {
-                protocol: 1,
-                backend: Backend::TorchTpu,
-                preload: &["llama".into()],
-                harnesses: &[Harness::Timm],
-            })
-            .unwrap();
+        let start = serde_json::to_value(ToZygote::Start {
+            protocol: 1,
+            backend: Backend::TorchTpu,
+            preload: &["llama".into()],
+            harnesses: &[Harness::Timm],
+        })
+        .unwrap();
         let expected = serde_json::json!(
             {"type": "start", "protocol": 1, "backend": "torchtpu", "preload": ["llama"], "harnesses": ["timm"]}
         );
