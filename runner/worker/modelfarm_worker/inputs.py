@@ -1,15 +1,21 @@
 """The inputs that a model is called with: deterministic from the seed, the same for every mode and target."""
 
-import inspect
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from modelfarm_worker.arguments import add_other_arguments
+from modelfarm_worker.call import Call, find_number, is_required
 from modelfarm_worker.labels import make_labels
-from modelfarm_worker.media import Media, find_number
+from modelfarm_worker.media import add_images_and_videos, image_token_ids
 from modelfarm_worker.model import RequestError
+from modelfarm_worker.series import add_series
+from modelfarm_worker.sound import add_sounds, audio_token_ids
 from modelfarm_worker.text import BATCH, SEQUENCE_LENGTH, TextIds, position_limit
+
+# What `mm_token_type_ids` says of a token.
+_IMAGE, _AUDIO = 1, 3
 
 
 class InputsError(RequestError):
@@ -22,82 +28,92 @@ def make_inputs(
     """The inputs by argument name, and for each where it comes from."""
     if profile != "default":
         raise RequestError(f"unknown input profile {profile!r}: expected default")
-    parameters = inspect.signature(model.forward).parameters
     path = Path(request_model["path"])
     trust = request_model["trust_remote_code"] is True
-    generator = torch.Generator().manual_seed(seed)
-    inputs: dict[str, torch.Tensor] = {}
-    sources: dict[str, str] = {}
-
-    media = Media(model, path, trust, generator)
-    for name, (value, source) in media.make(parameters).items():
-        inputs[name], sources[name] = value, source
-    if "input_ids" in parameters and not (model.main_input_name != "input_ids" and "decoder_input_ids" in parameters):
-        _add_text(model, parameters, path, trust, generator, media, inputs, sources)
+    call = Call(model, path, trust, torch.Generator().manual_seed(seed))
+    add_images_and_videos(call)
+    add_sounds(call)
+    add_series(call)
+    if call.takes("input_ids") and not (model.main_input_name != "input_ids" and call.takes("decoder_input_ids")):
+        _add_text(call)
+    add_other_arguments(call)
     if (
-        "decoder_input_ids" in parameters
-        and getattr(model.config, "is_encoder_decoder", False)
+        call.takes("decoder_input_ids")
+        and (getattr(model.config, "is_encoder_decoder", False) or call.needs("decoder_input_ids"))
         and workload != "generate"
     ):
-        inputs["decoder_input_ids"], sources["decoder_input_ids"] = (
-            _decoder_ids(model, generator),
-            "configuration",
-        )
+        call.add("decoder_input_ids", _decoder_ids(call))
     if workload == "train-step":
-        for name, value in make_labels(model, parameters, inputs, generator).items():
-            inputs[name], sources[name] = value, "configuration"
+        for name, value in make_labels(model, call.parameters, call.inputs, call.generator).items():
+            call.add(name, value)
     missing = [
-        name
-        for name, parameter in parameters.items()
-        if parameter.default is inspect.Parameter.empty
-        and parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        and name not in inputs
+        name for name, parameter in call.parameters.items() if is_required(parameter) and name not in call.inputs
     ]
-    if (missing and workload != "generate") or not inputs:
+    if (missing and workload != "generate") or not call.inputs:
         raise InputsError(
             f"cannot make inputs for {type(model).__name__}: its forward needs {', '.join(missing) or 'something'} "
             "and no rule makes that"
         )
-    return inputs, sources
+    return call.inputs, call.sources
 
 
-def _add_text(
-    model: torch.nn.Module,
-    parameters: Any,
-    path: Path,
-    trust: bool,
-    generator: torch.Generator,
-    media: Media,
-    inputs: dict[str, torch.Tensor],
-    sources: dict[str, str],
-) -> None:
-    text = TextIds(model.config, path, trust)
-    ids, source = text.make(generator)
-    image_tokens = media.image_token_ids(inputs)
-    if image_tokens:
-        block = torch.tensor(image_tokens).expand(BATCH, -1)
+def _add_text(call: Call) -> None:
+    text = TextIds(call.config, call.path, call.trust, _embeddings(call))
+    ids, source = text.make(call.generator)
+    image, audio = image_token_ids(call), audio_token_ids(call)
+    if image or audio:
+        block = torch.tensor(image + audio).expand(BATCH, -1)
         ids = torch.cat([ids[:, :1], block, ids[:, 1:]], dim=1)
-        marks = (ids == media.image_token_id).long()
-        for name in ("mm_token_type_ids", "token_type_ids"):
-            if name in parameters:
-                inputs[name], sources[name] = marks, "configuration"
-    inputs["input_ids"], sources["input_ids"] = ids, source
-    if "attention_mask" in parameters:
-        inputs["attention_mask"], sources["attention_mask"] = torch.ones_like(ids), source
-    if "bbox" in parameters:
-        corner = torch.randint(0, 500, (*ids.shape, 2), generator=generator)
-        inputs["bbox"], sources["bbox"] = torch.cat([corner, corner + 100], dim=-1), "configuration"
+        kinds = torch.zeros_like(ids)
+        for token, kind in ((_token(call, "image"), _IMAGE), (_token(call, "audio"), _AUDIO)):
+            if token is not None:
+                kinds[ids == token] = kind
+        for name in ("mm_token_type_ids", "token_type_ids", "moe_mm_token_type_ids"):
+            if call.takes(name):
+                call.add(name, kinds)
+    codebooks = call.number("num_codebooks") if _reads_codes(call) else None
+    if codebooks:
+        # One column of the text and one for each codebook of the sound.
+        ids = torch.stack([text.random(call.generator, ids.shape[1]) for _ in range(codebooks)], dim=-1)
+    call.add("input_ids", ids, source)
+    if call.takes("attention_mask"):
+        call.add("attention_mask", torch.ones(tuple(ids.shape[:2]), dtype=torch.long), source)
+    if call.takes("bbox"):
+        corner = torch.randint(0, 500, (*ids.shape, 2), generator=call.generator)
+        call.add("bbox", torch.cat([corner, corner + 100], dim=-1))
 
 
-def _decoder_ids(model: torch.nn.Module, generator: torch.Generator) -> torch.Tensor:
+def _token(call: Call, kind: str) -> int | None:
+    return find_number(call.config, f"{kind}_token_id", f"{kind}_token_index")
+
+
+def _reads_codes(call: Call) -> bool:
+    """Whether the embeddings of the text are made for several columns of codes at each place."""
+    return hasattr(call.model, "depth_decoder") or type(call.model).__name__.startswith("KyutaiSpeechToText")
+
+
+def _embeddings(call: Call) -> int | None:
+    """How many tokens the model has embeddings for, where its configuration does not say."""
+    try:
+        return call.model.get_input_embeddings().num_embeddings
+    except (AttributeError, NotImplementedError, TypeError):
+        return None
+
+
+def _decoder_ids(call: Call) -> torch.Tensor:
     """Starts with the decoder's start token, as a label that was shifted right does."""
-    config = model.config
+    config = call.config
     decoder = getattr(config, "decoder", None) or config
-    text = TextIds(decoder, None, False)
-    ids = text.random(generator, min(SEQUENCE_LENGTH, position_limit(decoder)))
+    text = TextIds(decoder, None, False, _embeddings(call))
+    length = min(SEQUENCE_LENGTH, position_limit(decoder))
+    ids = text.random(call.generator, length)
     start = find_number(config, "decoder_start_token_id", "bos_token_id", "pad_token_id")
     if start is not None and 0 <= start < text.vocabulary:
         ids[:, 0] = start
+    channels = find_number(config, "num_channels")
+    if find_number(config, "delay_pattern") is None and hasattr(config, "delay_pattern") and channels:
+        # A decoder of sound writes one column of codes for each channel.
+        return ids[..., None].expand(-1, -1, channels).clone()
     return ids
 
 

@@ -25,11 +25,14 @@ _TEXTS = (
 class TextIds:
     """Makes ids for one text configuration."""
 
-    def __init__(self, config: Any, path: Path | None, trust_remote_code: bool) -> None:
+    def __init__(
+        self, config: Any, path: Path | None, trust_remote_code: bool, embeddings: int | None = None
+    ) -> None:
         self._config = config
         self._text_config = config.get_text_config() if hasattr(config, "get_text_config") else config
         self._path = path
         self._trust = trust_remote_code
+        self._embeddings = embeddings
 
     def make(self, generator: torch.Generator) -> tuple[torch.Tensor, str]:
         """Ids of shape (batch, sequence) and where they come from."""
@@ -56,6 +59,8 @@ class TextIds:
         size = getattr(self._text_config, "vocab_size", None)
         if size is None:
             size = getattr(getattr(self._text_config, "decoder", None), "vocab_size", None)
+        if not isinstance(size, int) or size < 1:
+            size = self._embeddings
         if not isinstance(size, int) or size < 1:
             raise ValueError(f"{type(self._text_config).__name__} says no vocab_size, which token ids need")
         return size
