@@ -24,10 +24,15 @@ def add_other_arguments(call: Call) -> None:
     for name in call.parameters:
         if name in call.inputs:
             continue
-        if (call.needs(name) or name in _ALWAYS) and name in _MAKERS:
+        if (call.needs(name) or name in _ALWAYS or name in _beside(call)) and name in _MAKERS:
             made = _MAKERS[name](call)
             if made is not None:
                 call.add(name, made)
+
+
+def _beside(call: Call) -> tuple[str, ...]:
+    """What a model of queries looks at."""
+    return ("encoder_hidden_states",) if call.takes("query_embeds") else ()
 
 
 def _hidden(call: Call) -> int:

@@ -96,7 +96,12 @@ class Call:
 
     def method(self, name: str) -> Any:
         """A method of the model or of the base model inside it."""
-        for owner in (self.model, getattr(self.model, "base_model", None), getattr(self.model, "model", None)):
+        for owner in (
+            self.model,
+            getattr(self.model, "base_model", None),
+            getattr(self.model, "model", None),
+            getattr(self.model, "encoder", None),
+        ):
             found = getattr(owner, name, None)
             if found is not None:
                 return found

@@ -34,7 +34,11 @@ def make_inputs(
     add_images_and_videos(call)
     add_sounds(call)
     add_series(call)
-    if call.takes("input_ids") and not (model.main_input_name != "input_ids" and call.takes("decoder_input_ids")):
+    if call.takes("input_ids") and not (
+        model.main_input_name != "input_ids"
+        and call.takes("decoder_input_ids")
+        and getattr(model.config, "is_encoder_decoder", False)
+    ):
         _add_text(call)
     add_other_arguments(call)
     if (
@@ -71,7 +75,7 @@ def _add_text(call: Call) -> None:
         for name in ("mm_token_type_ids", "token_type_ids", "moe_mm_token_type_ids"):
             if call.takes(name):
                 call.add(name, kinds)
-    codebooks = call.number("num_codebooks") if _reads_codes(call) else None
+    codebooks = _codebooks(call)
     if codebooks:
         # One column of the text and one for each codebook of the sound.
         ids = torch.stack([text.random(call.generator, ids.shape[1]) for _ in range(codebooks)], dim=-1)
@@ -87,9 +91,12 @@ def _token(call: Call, kind: str) -> int | None:
     return find_number(call.config, f"{kind}_token_id", f"{kind}_token_index")
 
 
-def _reads_codes(call: Call) -> bool:
-    """Whether the embeddings of the text are made for several columns of codes at each place."""
-    return hasattr(call.model, "depth_decoder") or type(call.model).__name__.startswith("KyutaiSpeechToText")
+def _codebooks(call: Call) -> int | None:
+    """How many columns of codes the embeddings are made for, where they are made for several."""
+    for name, value in call.model.named_buffers():
+        if name.endswith("audio_tokens_offsets"):
+            return value.numel()
+    return call.number("num_codebooks") if hasattr(call.model, "depth_decoder") else None
 
 
 def _embeddings(call: Call) -> int | None:
@@ -97,7 +104,7 @@ def _embeddings(call: Call) -> int | None:
     try:
         return call.model.get_input_embeddings().num_embeddings
     except (AttributeError, NotImplementedError, TypeError):
-        return None
+        return call.number("vocab_size", "num_hash_buckets")
 
 
 def _decoder_ids(call: Call) -> torch.Tensor:

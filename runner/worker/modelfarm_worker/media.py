@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from modelfarm_worker.call import Call, find, find_number
-from modelfarm_worker.patches import add_packed_patches, add_padded_patches
+from modelfarm_worker.patches import add_packed_patches, add_padded_patches, add_patches_without_tower
 from modelfarm_worker.text import BATCH
 
 _DEFAULT_IMAGE_SIZE = 224
@@ -34,7 +34,12 @@ def _add_images(call: Call) -> None:
         add_padded_patches(call)
         return
     channels = call.number("num_channels", "in_channels", "in_chans") or 3
+    if add_patches_without_tower(call, channels):
+        return
     height, width = image_size(call.config)
+    if call.needs("prompt_pixel_values"):
+        # The prompt stands above the image.
+        height //= 2
     shape: tuple[int, ...] = (BATCH, channels, height, width)
     frames = call.number("num_frames")
     if frames is not None:
@@ -46,7 +51,9 @@ def _add_images(call: Call) -> None:
         shape = (BATCH, 1, call.number("max_num_tiles") or 4, channels, height, width)
     elif find(call.config, "image_grid_pinpoints") is not None and call.takes("image_sizes"):
         shape = (BATCH, _tiles(call, height), channels, height, width)
-    elif type(call.model).__name__.endswith("KeypointMatching"):
+    elif call.number("video_token_index") is not None and call.number("image_token_id", "image_token_index") is None:
+        shape = (BATCH, 4, channels, height, width)
+    elif _matches_pairs(call):
         # Two pictures of one scene.
         shape = (BATCH, 2, channels, height, width)
     call.add("pixel_values", call.noise(*shape))
@@ -58,7 +65,9 @@ def _add_descriptions(call: Call, height: int, width: int) -> None:
     if call.takes("image_sizes"):
         call.add("image_sizes", torch.tensor([[height, width]] * BATCH))
     if call.takes("pixel_attention_mask"):
-        call.add("pixel_attention_mask", torch.ones((BATCH, 1, height, width), dtype=torch.bool))
+        whole = call.takes("tile_fine_mask") or call.takes("action_embeds")
+        shape = (BATCH, 1) if whole else (BATCH, 1, height, width)
+        call.add("pixel_attention_mask", torch.ones(shape, dtype=torch.bool))
     if call.takes("image_attention_mask") and call.takes("perceiver_embeddings"):
         # Which of the images each token may look at: all.
         call.add("image_attention_mask", torch.ones((BATCH, 16, 1), dtype=torch.long))
@@ -83,6 +92,11 @@ def _add_descriptions(call: Call, height: int, width: int) -> None:
             patches = (height // patch) * (width // patch)
         # What the model would draw itself to choose what it hides.
         call.add("noise", torch.rand((BATCH, patches), generator=call.generator))
+
+
+def _matches_pairs(call: Call) -> bool:
+    matching = type(call.model).__name__.endswith("KeypointMatching")
+    return matching or find(call.config, "coarse_matching_border_removal") is not None
 
 
 def _tiles(call: Call, size: int) -> int:
@@ -113,6 +127,11 @@ def _from_processor(call: Call) -> bool:
 
 
 def image_size(config: Any) -> tuple[int, int]:
+    ratios = find(config, "scaled_images_ratios")
+    if ratios is not None:
+        # At its smallest scale the whole image is one patch.
+        size = round((find_number(config, "patch_size") or 384) / min(ratios))
+        return size, size
     size = find(config, "image_size", "img_size", "max_img_size")
     if isinstance(size, (list, tuple)) and len(size) >= 2:
         return int(size[-2]), int(size[-1])

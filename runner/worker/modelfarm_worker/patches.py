@@ -68,6 +68,22 @@ def add_padded_patches(call: Call) -> None:
             call.add(name, places.expand(BATCH, -1, -1).clone())
 
 
+def add_patches_without_tower(call: Call, channels: int) -> bool:
+    """Patches for a model that reads them with one linear layer, beside its text. False if it is another."""
+    patch = _edge(call)
+    width = channels * patch * patch
+    if find(call.config, "vision_config") is not None or "input_ids" not in call.parameters:
+        return False
+    modules = list(call.model.modules())
+    if any(isinstance(module, torch.nn.Conv2d | torch.nn.Conv3d) for module in modules):
+        return False
+    if not any(isinstance(module, torch.nn.Linear) and module.in_features == width for module in modules):
+        return False
+    pixels = call.noise(BATCH, 4, width)
+    call.add("pixel_values", _accepted(call, "pixel_values", [pixels, pixels.reshape(-1, width)]))
+    return True
+
+
 def _edge(call: Call) -> int:
     patch = find(call.config, "patch_size")
     if isinstance(patch, (list, tuple)):

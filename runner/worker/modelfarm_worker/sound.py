@@ -47,6 +47,8 @@ def _add_masks(call: Call) -> None:
         for name in ("padding_mask", "input_values_mask"):
             if call.needs(name):
                 call.add(name, torch.ones((BATCH, call.inputs["input_values"].shape[-1]), dtype=torch.long))
+    if frames is not None and call.takes("padding_mask"):
+        call.add("padding_mask", torch.ones((BATCH, frames), dtype=torch.long))
 
 
 def _bins_first(call: Call, value: torch.Tensor) -> bool:
@@ -66,8 +68,20 @@ def _bins(call: Call) -> int:
             "num_mel_filters",
         )
         or call.number("feature_size")
+        or _bins_by_layers(call)
         or 80
     )
+
+
+def _bins_by_layers(call: Call) -> int | None:
+    """From what is left of the bins after the convolutions that thin them, where nothing else tells."""
+    strides, channels = 1, None
+    for module in call.model.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            strides, channels = strides * module.stride[-1], module.out_channels
+        elif isinstance(module, torch.nn.Linear) and channels is not None:
+            return module.in_features // channels * strides if module.in_features % channels == 0 else None
+    return None
 
 
 def _features(call: Call) -> torch.Tensor:
@@ -86,6 +100,10 @@ def _features(call: Call) -> torch.Tensor:
         return call.noise(BATCH, bins, fixed * 2)
     window = call.number("n_window")
     frames = _FEATURE_FRAMES if window is None else 2 * window
+    bins *= call.number("num_stacked_frames") or 1
+    if window is not None:
+        # Cut into windows along its last side.
+        first = True
     return call.noise(BATCH, bins, frames) if first else call.noise(BATCH, frames, bins)
 
 
@@ -120,12 +138,31 @@ def _wave(call: Call) -> torch.Tensor:
         channels = 1
     if channels is not None:
         return call.noise(BATCH, channels, _samples(call))
-    return call.noise(BATCH, _samples(call))
+    wave = call.noise(BATCH, _samples(call))
+    return wave if _extracts_features(call) else _accepted(call, wave)
+
+
+def _extracts_features(call: Call) -> bool:
+    """The kin of Wav2Vec2, which take sounds without a channel."""
+    return any(name.endswith("feature_extractor") for name, _ in call.model.named_modules())
+
+
+def _accepted(call: Call, wave: torch.Tensor) -> torch.Tensor:
+    """With a channel where the model cannot read the sound without one."""
+    dtype = next(call.model.parameters()).dtype
+    for layout in (wave, wave[:, None]):
+        try:
+            with torch.no_grad():
+                call.model(input_values=layout.to(dtype))
+            return layout
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            continue
+    return wave
 
 
 def _samples(call: Call) -> int:
     """Whole frames of the coarsest step that the configuration tells."""
-    hop = call.number("hop_length")
+    hop = call.number("hop_length") if not call.takes("input_values_mask") else 960
     return _WAVE_SAMPLES if hop is None or hop > _WAVE_SAMPLES else _WAVE_SAMPLES // hop * hop
 
 
@@ -139,5 +176,10 @@ def audio_token_ids(call: Call) -> list[int]:
     token = call.number("audio_token_id", "audio_token_index")
     if token is None or not ({"input_features", "input_values"} & call.inputs.keys()):
         return []
-    count = call.features("get_audio_features")
-    return [token] * count if count else []
+    try:
+        count = call.features("get_audio_features")
+    except (TypeError, AttributeError):
+        # It wants to know the text, or more of the sound than is known here.
+        count = None
+    # Where nothing tells, the model itself makes one token into as many as it needs.
+    return [token] * (count or 1)
