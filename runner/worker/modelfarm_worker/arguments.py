@@ -51,6 +51,20 @@ def _embeds(call: Call) -> torch.Tensor:
     return call.noise(BATCH, SEQUENCE_LENGTH, _hidden(call))
 
 
+def _first_channels(call: Call) -> int | None:
+    """The channels that a stack of convolutions over time starts with; `None` for any other model."""
+    for module in call.model.modules():
+        if isinstance(module, torch.nn.Conv1d):
+            return module.in_channels
+        if isinstance(module, torch.nn.Linear | torch.nn.Embedding | torch.nn.Conv2d | torch.nn.Conv3d):
+            return None
+    return None
+
+
+def _states(call: Call) -> torch.Tensor:
+    return _embeds(call) if _first_channels(call) is None else _latents(call)
+
+
 def _image_places(call: Call) -> torch.Tensor | None:
     """Which places of the text an image takes: as many as the model makes features of it, after the first."""
     if "input_ids" not in call.inputs:
@@ -62,6 +76,9 @@ def _image_places(call: Call) -> torch.Tensor | None:
 
 
 def _latents(call: Call) -> torch.Tensor:
+    channels = _first_channels(call)
+    if channels is not None:
+        return call.noise(BATCH, channels, 6400 if channels == 1 else 8)
     return call.noise(BATCH, call.number("hidden_size", "latent_dim", "codebook_dim") or 1, SEQUENCE_LENGTH)
 
 
@@ -71,7 +88,7 @@ _MAKERS: dict[str, Callable[[Call], torch.Tensor | None]] = {
     "encoder_hidden_states": lambda call: call.noise(
         BATCH, SEQUENCE_LENGTH, call.number("encoder_hidden_size") or _hidden(call)
     ),
-    "hidden_states": _embeds,
+    "hidden_states": _states,
     "noise_embeds": _embeds,
     "context_hidden_states": _embeds,
     "latents": _latents,

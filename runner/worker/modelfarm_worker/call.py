@@ -129,6 +129,7 @@ def _open(accepted: Mapping[str, inspect.Parameter]) -> bool:
 
 
 def _rows(made: Any) -> int:
-    made = getattr(made, "pooler_output", made)
+    pooled = getattr(made, "pooler_output", None)
+    made = pooled if pooled is not None else getattr(made, "last_hidden_state", made)
     parts = list(made) if isinstance(made, (list, tuple)) else [made]
     return sum(part.numel() // part.shape[-1] for part in parts)

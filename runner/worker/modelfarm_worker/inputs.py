@@ -64,6 +64,10 @@ def make_inputs(
 def _add_text(call: Call) -> None:
     text = TextIds(call.config, call.path, call.trust, _embeddings(call))
     ids, source = text.make(call.generator)
+    if call.takes("num_delay_tokens"):
+        # Text and sound run side by side.
+        places = call.features("get_audio_features")
+        ids = ids[:, :places] if places else ids
     image, audio = image_token_ids(call), audio_token_ids(call)
     if image or audio:
         block = torch.tensor(image + audio).expand(BATCH, -1)
@@ -117,6 +121,11 @@ def _decoder_ids(call: Call) -> torch.Tensor:
     start = find_number(config, "decoder_start_token_id", "bos_token_id", "pad_token_id")
     if start is not None and 0 <= start < text.vocabulary:
         ids[:, 0] = start
+    codebooks = find_number(decoder, "num_codebooks")
+    if codebooks:
+        # A row for each codebook of each sample.
+        ids = text.random(call.generator, length).repeat_interleave(codebooks, dim=0)
+        return (ids + torch.arange(len(ids))[:, None]) % text.vocabulary
     channels = find_number(config, "num_channels")
     if find_number(config, "delay_pattern") is None and hasattr(config, "delay_pattern") and channels:
         # A decoder of sound writes one column of codes for each channel.

@@ -25,6 +25,9 @@ def add_images_and_videos(call: Call) -> None:
 
 
 def _add_images(call: Call) -> None:
+    if getattr(call.config, "vision_config", call) is None and not call.needs("pixel_values"):
+        # It could see, and was made without a tower to see with.
+        return
     if _from_processor(call):
         return
     if call.takes("image_grid_thw") or call.takes("grid_thw"):
@@ -78,6 +81,11 @@ def _add_descriptions(call: Call, height: int, width: int) -> None:
         call.add("cross_attention_mask", torch.ones((BATCH, 16, 1, tiles), dtype=torch.long))
     if call.takes("target_sizes"):
         patch = call.number("patch_size") or 14
+        if not call.takes("input_ids"):
+            # All patches of all images side by side, as one long image.
+            rows = BATCH * (height // patch) * (width // patch)
+            channels = call.inputs["pixel_values"].shape[1]
+            call.add("pixel_values", call.noise(1, channels, patch, rows * patch))
         call.add("target_sizes", torch.tensor([[height // patch, width // patch]] * BATCH))
     if call.takes("high_res_pixel_values"):
         size = find(getattr(call.config, "high_res_vision_config", None) or call.config, "image_size")
@@ -132,7 +140,7 @@ def image_size(config: Any) -> tuple[int, int]:
         # At its smallest scale the whole image is one patch.
         size = round((find_number(config, "patch_size") or 384) / min(ratios))
         return size, size
-    size = find(config, "image_size", "img_size", "max_img_size")
+    size = find(config, "image_size", "img_size", "max_img_size") or find(config, "input_size")
     if isinstance(size, (list, tuple)) and len(size) >= 2:
         return int(size[-2]), int(size[-1])
     if isinstance(size, dict):
@@ -157,9 +165,12 @@ def _crop(call: Call) -> tuple[int, int]:
 def image_token_ids(call: Call) -> list[int]:
     """The tokens that stand for one image in the text, where the model wants them there."""
     token = call.number("image_token_id", "image_token_index")
+    reader = "get_image_features"
+    if token is None:
+        token, reader = call.number("video_token_index"), "get_video_features"
     if token is None or "pixel_values" not in call.inputs:
         return []
-    count = call.features("get_image_features")
+    count = call.features(reader)
     if count is None:
         return []
     start = call.number("vision_start_token_id", "boi_token_id", "boi_token_index", "image_start_token_id")

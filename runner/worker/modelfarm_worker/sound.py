@@ -6,12 +6,17 @@ from modelfarm_worker.call import Call, find
 from modelfarm_worker.text import BATCH
 
 _WAVE_SAMPLES = 4000
+# Divides by all that codecs shorten their sounds by.
+_CODEC_SAMPLES = 3840
 _FEATURE_FRAMES = 64
 _MASKS = ("input_features_mask", "feature_attention_mask")
 
 
 def add_sounds(call: Call) -> None:
     """Adds what the model hears."""
+    if getattr(call.config, "audio_config", call) is None and not call.needs("input_features"):
+        # It could hear, and was made without a tower to hear with.
+        return
     if call.takes("input_features") and not _reads_only_text(call):
         call.add("input_features", _features(call))
     for name in ("audio_mel", "audio_input_features"):
@@ -36,10 +41,11 @@ def _add_masks(call: Call) -> None:
     for name in ("input_features", "audio_mel", "audio_input_features"):
         if name in call.inputs:
             value = call.inputs[name]
-            frames = value.shape[-1] if _bins_first(call, value) else value.shape[1]
+            # The longer side, as there are more frames than bins; equal sides say the same.
+            frames = value.shape[-1] if value.shape[1] == _bins(call) else value.shape[1]
     if frames is not None:
         for name in (*_MASKS, "audio_mel_mask"):
-            if call.takes(name):
+            if call.takes(name) and not _thins_windows(call):
                 call.add(name, torch.ones((BATCH, frames), dtype=torch.bool if name == "audio_mel_mask" else torch.long))
         if call.takes("audio_feature_lengths") and not any(name in call.inputs for name in _MASKS):
             call.add("audio_feature_lengths", torch.tensor([frames] * BATCH))
@@ -51,8 +57,9 @@ def _add_masks(call: Call) -> None:
         call.add("padding_mask", torch.ones((BATCH, frames), dtype=torch.long))
 
 
-def _bins_first(call: Call, value: torch.Tensor) -> bool:
-    return value.ndim == 3 and value.shape[1] == _bins(call) and _reads_bins_first(call, _bins(call)) is not False
+def _thins_windows(call: Call) -> bool:
+    """Its mask is of what a projector makes of each window, which nothing says beforehand: all of it, without a mask."""
+    return call.number("downsample_rate") is not None and call.number("window_size") is not None
 
 
 def _bins(call: Call) -> int:
@@ -100,11 +107,23 @@ def _features(call: Call) -> torch.Tensor:
         return call.noise(BATCH, bins, fixed * 2)
     window = call.number("n_window")
     frames = _FEATURE_FRAMES if window is None else 2 * window
-    bins *= call.number("num_stacked_frames") or 1
+    bins *= call.number("num_stacked_frames") or _stacked(call, bins)
+    if call.takes("noise_sequence"):
+        first = False
     if window is not None:
         # Cut into windows along its last side.
         first = True
     return call.noise(BATCH, bins, frames) if first else call.noise(BATCH, frames, bins)
+
+
+def _stacked(call: Call, bins: int) -> int:
+    """How many frames one place holds, by the width of the very first layer."""
+    for module in call.model.modules():
+        if isinstance(module, torch.nn.Linear):
+            return module.in_features // bins if module.in_features % bins == 0 and call.takes("input_features") else 1
+        if isinstance(module, torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Embedding):
+            return 1
+    return 1
 
 
 def _reads_bins_first(call: Call, bins: int) -> bool | None:
@@ -157,13 +176,16 @@ def _accepted(call: Call, wave: torch.Tensor) -> torch.Tensor:
             return layout
         except (RuntimeError, ValueError, TypeError, IndexError):
             continue
-    return wave
+    # Not to be tried without the rest of its inputs.
+    return wave[:, None] if call.takes("padding_mask") or call.takes("output_latents") else wave
 
 
 def _samples(call: Call) -> int:
     """Whole frames of the coarsest step that the configuration tells."""
-    hop = call.number("hop_length") if not call.takes("input_values_mask") else 960
-    return _WAVE_SAMPLES if hop is None or hop > _WAVE_SAMPLES else _WAVE_SAMPLES // hop * hop
+    if _extracts_features(call):
+        return _WAVE_SAMPLES
+    hop = call.number("hop_length")
+    return _CODEC_SAMPLES if hop is None or hop > _CODEC_SAMPLES else _CODEC_SAMPLES // hop * hop
 
 
 def _reads_a_channel(call: Call) -> bool:

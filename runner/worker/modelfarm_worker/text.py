@@ -29,7 +29,7 @@ class TextIds:
         self, config: Any, path: Path | None, trust_remote_code: bool, embeddings: int | None = None
     ) -> None:
         self._config = config
-        self._text_config = config.get_text_config() if hasattr(config, "get_text_config") else config
+        self._text_config = _text_config(config)
         self._path = path
         self._trust = trust_remote_code
         self._embeddings = embeddings
@@ -83,6 +83,16 @@ class TextIds:
             print(f"tokenizer not used: its ids do not fit a vocabulary of {self.vocabulary}")
             return None
         return ids
+
+
+def _text_config(config: Any) -> Any:
+    if not hasattr(config, "get_text_config"):
+        return config
+    try:
+        return config.get_text_config()
+    except ValueError:
+        # An encoder and a decoder of different kinds: the text goes to the encoder.
+        return config.get_text_config(encoder=True)
 
 
 def position_limit(config: Any) -> int:
