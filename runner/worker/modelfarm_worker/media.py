@@ -47,7 +47,11 @@ def _add_images(call: Call) -> None:
     frames = call.number("num_frames")
     if frames is not None:
         shape = (BATCH, frames, channels, height, width)
-    elif call.takes("pixel_attention_mask") or call.takes("perceiver_embeddings"):
+    elif (
+        call.takes("pixel_attention_mask")
+        or call.takes("perceiver_embeddings")
+        or find(call.config, "projector_pooling_ratio") is not None
+    ):
         # A list of images for each text, here of one.
         shape = (BATCH, 1, channels, height, width)
     elif call.takes("aspect_ratio_ids"):

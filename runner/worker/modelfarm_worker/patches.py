@@ -25,8 +25,9 @@ def add_packed_patches(call: Call, name: str, grid_name: str) -> None:
     layouts = [pixels]
     if depth == 1:
         layouts.append(pixels.reshape(rows, channels, patch, patch))
-        if rows % (merge * merge) == 0:
-            layouts.append(pixels.reshape(rows // merge**2, merge * patch, merge * patch, channels))
+        if call.number("merge_size") is not None:
+            # Patches that are merged already, as small pictures.
+            layouts.append(call.noise(rows, merge * patch, merge * patch, channels))
     else:
         layouts.append(pixels.reshape(rows, channels * depth, patch, patch))
     call.add(name, _accepted(call, name, layouts))
@@ -80,7 +81,8 @@ def add_patches_without_tower(call: Call, channels: int) -> bool:
     if not any(isinstance(module, torch.nn.Linear) and module.in_features == width for module in modules):
         return False
     pixels = call.noise(BATCH, 4, width)
-    call.add("pixel_values", _accepted(call, "pixel_values", [pixels, pixels.reshape(-1, width)]))
+    # A model that tells the width of its patches takes those of all images as rows.
+    call.add("pixel_values", pixels if find(call.config, "patch_dim") is None else pixels.reshape(-1, width))
     return True
 
 

@@ -107,6 +107,9 @@ def _features(call: Call) -> torch.Tensor:
         return call.noise(BATCH, bins, fixed * 2)
     window = call.number("n_window")
     frames = _FEATURE_FRAMES if window is None else 2 * window
+    if call.takes("input_values") and call.number("hop_length") is not None:
+        # The same sound twice: as many frames as the wave has steps.
+        frames = _samples(call) // (call.number("hop_length") or 1)
     bins *= call.number("num_stacked_frames") or _stacked(call, bins)
     if call.takes("noise_sequence"):
         first = False
