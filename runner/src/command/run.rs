@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use modelfarm_matrix::axes::Harness;
 use modelfarm_matrix::expectation::Verdict;
 use modelfarm_matrix::outcome::Outcome;
 use modelfarm_matrix::plan::{Plan, Shard};
@@ -175,6 +176,7 @@ async fn execute(
         interposer,
         plugins,
         preload: preload(plan),
+        harnesses: other_harnesses(plan),
         threads: 1,
     };
     let all_targets: Vec<_> = targets.iter().cloned().collect();
@@ -228,6 +230,12 @@ fn preload(plan: &Plan) -> Vec<String> {
     architectures.dedup();
     architectures.truncate(AT_MOST);
     architectures
+}
+
+/// The harnesses of a plan whose library takes seconds to import and that not every zygote has.
+fn other_harnesses(plan: &Plan) -> Vec<Harness> {
+    let used = |harness: &Harness| plan.models.iter().any(|planned| planned.model.harness == *harness);
+    Harness::ALL.iter().copied().filter(|harness| *harness != Harness::Transformers).filter(used).collect()
 }
 
 /// Reads `TARGET=FILE`.

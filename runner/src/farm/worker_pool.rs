@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use modelfarm_matrix::axes::Harness;
 use modelfarm_matrix::target::{Backend, Target};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
@@ -41,6 +42,8 @@ pub struct WorkerSettings {
     pub plugins: BTreeMap<String, PathBuf>,
     /// Architectures whose code a zygote imports before the first fork.
     pub preload: Vec<String>,
+    /// Harnesses whose library workers import once, besides transformers.
+    pub harnesses: Vec<Harness>,
     /// CPU threads of a child.
     pub threads: usize,
 }
@@ -224,6 +227,7 @@ impl WorkerPool {
             python: environment.python.clone(),
             backend: target.backend,
             preload: self.settings.preload.clone(),
+            harnesses: self.settings.harnesses.clone(),
             ready_within: READY_WITHIN,
         };
         let zygote = Zygote::start(&command).await?;

@@ -431,3 +431,24 @@ async fn the_catalogue_tells_what_models_are_chosen_by() {
     assert_eq!((one.architecture.as_deref(), one.gated), (Some("DiTPipeline"), false));
     assert!(matches!(model(&farm.client, "zoo/none", "main").await, Err(HubError::NotFound { .. })));
 }
+
+#[tokio::test]
+async fn models_of_other_libraries_are_named_by_their_own_configuration() {
+    let models = tempfile::tempdir().unwrap();
+    for (id, library, config) in [
+        ("zoo/pictures", "timm", r#"{"architecture": "test_vit", "num_classes": 10, "pretrained_cfg": {}}"#),
+        ("zoo/denoiser", "diffusers", r#"{"_class_name": "UNet2DModel", "sample_size": 16}"#),
+    ] {
+        let mut card = Card::new(id);
+        card.library_name = Some(library.into());
+        write_fixture(models.path(), card, &[("config.json", config.as_bytes())]).unwrap();
+    }
+    let farm = Farm::of(models).await;
+    for (id, expected) in [("zoo/pictures", "test_vit"), ("zoo/denoiser", "UNet2DModel")] {
+        let told = model(&farm.client, id, "main").await.unwrap();
+        assert_eq!((told.architecture.as_deref(), told.class.as_deref()), (Some(expected), Some(expected)));
+    }
+    // The listing alone tells it too.
+    let listed = list_models(&farm.client, &CatalogQuery::default()).await.unwrap();
+    assert!(listed.iter().all(|model| model.architecture.is_some()), "{listed:?}");
+}

@@ -26,6 +26,8 @@ pub enum ToZygote<'a> {
         backend: Backend,
         /// Architectures whose code to import now, so that no child has to.
         preload: &'a [String],
+        /// Harnesses whose library to import now, besides transformers.
+        harnesses: &'a [Harness],
     },
     /// Fork a child; the channel and the output pipe come along.
     Spawn {
@@ -205,10 +207,17 @@ mod tests {
 
     #[test]
     fn messages_have_the_documented_form() {
-        let start =
-            serde_json::to_value(ToZygote::Start { protocol: 1, backend: Backend::TorchTpu, preload: &["llama".into()] })
-                .unwrap();
-        assert_eq!(start, serde_json::json!({"type": "start", "protocol": 1, "backend": "torchtpu", "preload": ["llama"]}));
+        let start = serde_json::to_value(ToZygote::Start {
+            protocol: 1,
+            backend: Backend::TorchTpu,
+            preload: &["llama".into()],
+            harnesses: &[Harness::Timm],
+        })
+        .unwrap();
+        let expected = serde_json::json!(
+            {"type": "start", "protocol": 1, "backend": "torchtpu", "preload": ["llama"], "harnesses": ["timm"]}
+        );
+        assert_eq!(start, expected);
         let device = serde_json::to_value(ToChild::Device { env: &BTreeMap::from([("A".into(), "0".into())]) }).unwrap();
         assert_eq!(device, serde_json::json!({"device": {"env": {"A": "0"}}}));
         let stage: FromChild = serde_json::from_str(r#"{"event":"stage","stage":"place"}"#).unwrap();

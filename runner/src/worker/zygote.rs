@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use modelfarm_matrix::axes::Harness;
 use modelfarm_matrix::target::Backend;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -66,6 +67,8 @@ pub struct ZygoteCommand {
     pub backend: Backend,
     /// Architectures whose code it imports before the first fork.
     pub preload: Vec<String>,
+    /// Harnesses whose library it imports before the first fork, besides transformers.
+    pub harnesses: Vec<Harness>,
     /// How long imports may take.
     pub ready_within: Duration,
 }
@@ -139,7 +142,13 @@ impl Zygote {
             output,
             _process: process,
         };
-        zygote.send(&ToZygote::Start { protocol: PROTOCOL, backend: command.backend, preload: &command.preload }, &[]).await?;
+        let start = ToZygote::Start {
+            protocol: PROTOCOL,
+            backend: command.backend,
+            preload: &command.preload,
+            harnesses: &command.harnesses,
+        };
+        zygote.send(&start, &[]).await?;
         let first = tokio::time::timeout(command.ready_within, next_message(&mut lines)).await;
         let not_ready = |reason: String, output: String| ZygoteError::NotReady { reason, output };
         match first {

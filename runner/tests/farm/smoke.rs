@@ -132,11 +132,9 @@ fn a_second_run_loads_what_the_emulator_compiled_and_reports_the_same() {
     // The first run of this test may find what an earlier one left.
     let (first, _) = run();
     let (second, pjrt) = run();
-    for (name, one, other) in [
-        ("programs", first.compile_count, second.compile_count),
-        ("executions", first.execute_count, second.execute_count),
-        ("device memory", first.peak_device_bytes, second.peak_device_bytes),
-    ] {
+    for (name, one, other) in
+        [("programs", first.compile_count, second.compile_count), ("executions", first.execute_count, second.execute_count)]
+    {
         assert!(one.is_some() && one == other, "{name}: {one:?} and {other:?}");
     }
     assert_eq!(first.rmse_ratio, second.rmse_ratio, "the same machine code computes the same");

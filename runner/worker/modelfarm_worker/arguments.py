@@ -103,7 +103,8 @@ _MAKERS: dict[str, Callable[[Call], torch.Tensor | None]] = {
     "visual_pos": lambda call: torch.rand((BATCH, 6, call.number("visual_pos_dim") or 4), generator=call.generator),
     "decoder_input_values": lambda call: call.noise(BATCH, 8, call.number("num_mel_bins") or 80),
     "noise_sequence": lambda call: call.noise(
-        BATCH, call.inputs["input_features"].shape[1] if "input_features" in call.inputs else 8,
+        BATCH,
+        call.inputs["input_features"].shape[1] if "input_features" in call.inputs else 8,
         call.number("model_in_channels") or 64,
     ),
     "action_embeds": lambda call: call.noise(BATCH, call.number("chunk_size") or 8, _action_width(call)),

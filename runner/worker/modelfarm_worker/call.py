@@ -117,7 +117,7 @@ class Call:
         arguments = {
             key: value.to(dtype) if value.is_floating_point() else value
             for key, value in self.inputs.items()
-            if key in accepted or key in ("pixel_values", "image_grid_thw", "image_sizes") and _open(accepted)
+            if key in accepted or (key in ("pixel_values", "image_grid_thw", "image_sizes") and _open(accepted))
         }
         with torch.no_grad():
             made = function(**arguments)

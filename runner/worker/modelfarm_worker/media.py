@@ -1,4 +1,4 @@
-"""Images and videos: from the repository's image processor where it has one, else shaped by configuration and signature."""
+"""Images and videos: from the repository's image processor where it has one, else by configuration and signature."""
 
 import sys
 from typing import Any

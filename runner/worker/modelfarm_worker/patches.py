@@ -34,7 +34,7 @@ def add_packed_patches(call: Call, name: str, grid_name: str) -> None:
 
 
 def _accepted(call: Call, name: str, layouts: list[torch.Tensor]) -> torch.Tensor:
-    """The first layout that the model can read. Flat rows are what nearly all take, so that this is seldom more than one try."""
+    """The first layout that the model can read. Nearly all take flat rows, so that this is seldom more than one try."""
     reading = call.method("get_image_features")
     for layout in layouts:
         call.inputs[name] = layout

@@ -46,8 +46,17 @@ _LAZY_MODULES = (
 )
 
 
-def prewarm(backend: str, architectures: list[str]) -> None:
-    """Imports and warms what a child of `backend` (`torchtpu` or `cpu`) needs, and the code of some architectures."""
+# What the other harnesses' libraries leave for later, and every job of theirs needs.
+_HARNESS_MODULES = {
+    "diffusers": ("diffusers.models.modeling_utils", "diffusers.models.transformers", "diffusers.models.unets"),
+    "timm": ("timm",),
+    "sentence-transformers": ("sentence_transformers",),
+}
+
+
+def prewarm(backend: str, architectures: list[str], harnesses: list[str]) -> None:
+    """Imports and warms what a child of `backend` (`torchtpu` or `cpu`) needs, the code of some architectures, and the
+    libraries of the harnesses besides transformers that will be asked for."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     # numpy's BLAS starts its threads at import, and they do not survive the fork.
@@ -68,6 +77,8 @@ def prewarm(backend: str, architectures: list[str]) -> None:
         importlib.import_module(name)
     for architecture in architectures:
         _import_architecture(architecture)
+    for harness in harnesses:
+        _import_harness(harness)
 
 
 def _prewarm_torchtpu() -> None:
@@ -126,6 +137,15 @@ def _import_architecture(architecture: str) -> None:
         except Exception as error:
             # The job that needs it will say so; here it only costs the time that would have been saved.
             print(f"modelfarm_worker: {architecture} not preloaded: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+def _import_harness(harness: str) -> None:
+    for name in _HARNESS_MODULES.get(harness, ()):
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            # As with architectures: the job that needs it will say so.
+            print(f"modelfarm_worker: {name} not preloaded: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def package_versions() -> dict[str, str]:

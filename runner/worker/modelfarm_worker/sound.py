@@ -46,7 +46,9 @@ def _add_masks(call: Call) -> None:
     if frames is not None:
         for name in (*_MASKS, "audio_mel_mask"):
             if call.takes(name) and not _thins_windows(call):
-                call.add(name, torch.ones((BATCH, frames), dtype=torch.bool if name == "audio_mel_mask" else torch.long))
+                call.add(
+                    name, torch.ones((BATCH, frames), dtype=torch.bool if name == "audio_mel_mask" else torch.long)
+                )
         if call.takes("audio_feature_lengths") and not any(name in call.inputs for name in _MASKS):
             call.add("audio_feature_lengths", torch.tensor([frames] * BATCH))
     if "input_values" in call.inputs:
@@ -58,7 +60,7 @@ def _add_masks(call: Call) -> None:
 
 
 def _thins_windows(call: Call) -> bool:
-    """Its mask is of what a projector makes of each window, which nothing says beforehand: all of it, without a mask."""
+    """Its mask is of what a projector makes of each window, which nothing tells: without a mask, all of it."""
     return call.number("downsample_rate") is not None and call.number("window_size") is not None
 
 

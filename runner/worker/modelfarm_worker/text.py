@@ -25,9 +25,7 @@ _TEXTS = (
 class TextIds:
     """Makes ids for one text configuration."""
 
-    def __init__(
-        self, config: Any, path: Path | None, trust_remote_code: bool, embeddings: int | None = None
-    ) -> None:
+    def __init__(self, config: Any, path: Path | None, trust_remote_code: bool, embeddings: int | None = None) -> None:
         self._config = config
         self._text_config = _text_config(config)
         self._path = path

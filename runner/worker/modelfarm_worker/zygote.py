@@ -197,7 +197,8 @@ def start(control: Channel) -> None:
     began = time.monotonic()
     from modelfarm_worker.prewarm import package_versions, prewarm
 
-    prewarm(message["backend"], [str(name) for name in message.get("preload") or ()])
+    preload, harnesses = ([str(name) for name in message.get(key) or ()] for key in ("preload", "harnesses"))
+    prewarm(message["backend"], preload, harnesses)
     gc.collect()
     gc.freeze()  # a collection in a child must not write to, and so copy, what it shares with its parent
     control.send(

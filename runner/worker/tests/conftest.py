@@ -10,7 +10,8 @@ from farm import Farm
 @pytest.fixture(scope="session")
 def farm(tmp_path_factory):
     """One zygote for the CPU, shared: it has to survive all that its jobs do."""
-    farm = Farm(environment={"HOME": str(tmp_path_factory.mktemp("home"))})
+    home = {"HOME": str(tmp_path_factory.mktemp("home"))}
+    farm = Farm(environment=home, harnesses=("diffusers", "timm", "sentence-transformers"))
     yield farm
     code, errors = farm.stop()
     assert code == 0, errors

@@ -66,7 +66,7 @@ class Job:
 class Farm:
     """A zygote and its jobs."""
 
-    def __init__(self, backend="cpu", environment=None, start=True):
+    def __init__(self, backend="cpu", environment=None, start=True, harnesses=()):
         self.control, theirs = socket.socketpair()
         self.pending = b""
         self.last_number = 0
@@ -84,7 +84,7 @@ class Farm:
         theirs.close()
         self.ready = None
         if start:
-            self.send({"type": "start", "protocol": 1, "backend": backend})
+            self.send({"type": "start", "protocol": 1, "backend": backend, "harnesses": list(harnesses)})
             self.ready = self.receive(timeout=600)
             assert self.ready["type"] == "ready", self.ready
 

@@ -119,7 +119,12 @@ def test_unknown_attention_is_an_error(run, llama):
     assert job.of("stage")[-1]["stage"] == "load"
 
 
-def test_another_harness_is_an_error(run, llama):
+def test_an_unknown_harness_is_an_error(run, llama):
+    job = run.reference({**llama, "harness": "keras"})
+    assert "keras" in job.of("failed")[0]["message"]
+
+
+def test_a_model_of_another_harness_is_an_error(run, llama):
     job = run.reference({**llama, "harness": "timm"})
     assert "timm" in job.of("failed")[0]["message"]
 

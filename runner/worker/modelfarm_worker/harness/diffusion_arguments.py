@@ -123,7 +123,9 @@ class _Maker:
             length = self._config["max_text_seq_length"]
         if self._class == "HunyuanDiT2DModel":
             length = self._config["text_len"]
-        return self._normal(BATCH, length or TEXT, width)
+        # A text for each frame, as its pipeline gives it.
+        batch = BATCH * FRAMES if self._class == "UNetMotionModel" else BATCH
+        return self._normal(batch, length or TEXT, width)
 
     def encoder_hidden_states_t5(self) -> torch.Tensor | None:
         width = self._value("cross_attention_dim_t5", "text_embed_dim_t5")

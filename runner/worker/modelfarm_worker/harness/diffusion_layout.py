@@ -165,15 +165,16 @@ class Layout:
         if self._class == "AllegroTransformer3DModel":
             from diffusers.models.embeddings import get_3d_rotary_pos_embed_allegro
 
-            frames, (rows, columns) = FRAMES // self._config["patch_size_t"], self.size()
-            patch = self._config["patch_size"]
+            frames = FRAMES // self._config["patch_size_t"]
+            rows, columns = (side // self._config["patch_size"] for side in self.size())
             table = get_3d_rotary_pos_embed_allegro(
                 embed_dim=self._config["attention_head_dim"],
                 crops_coords=((0, 0), (rows, columns)),
-                grid_size=(rows // patch, columns // patch),
+                grid_size=(rows, columns),
                 temporal_size=frames,
                 interpolation_scale=(1.0, 1.0, 1.0),
                 device="cpu",
             )
-            return table[:3], tuple(places.long() for places in table[3:])
+            places = torch.cartesian_prod(*(axis.long() for axis in table[3:]))
+            return table[:3], places.T.reshape(3, 1, -1).contiguous().unbind()
         return None
