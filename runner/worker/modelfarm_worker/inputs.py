@@ -98,7 +98,7 @@ def _token(call: Call, kind: str) -> int | None:
 def _codebooks(call: Call) -> int | None:
     """How many columns of codes the embeddings are made for, where they are made for several."""
     for name, value in call.model.named_buffers():
-        if name.endswith("audio_tokens_offsets"):
+        if name.endswith("audio_tokens_offsets") and not call.takes("audio_input_ids"):
             return value.numel()
     return call.number("num_codebooks") if hasattr(call.model, "depth_decoder") else None
 

@@ -25,9 +25,8 @@ def add_packed_patches(call: Call, name: str, grid_name: str) -> None:
     layouts = [pixels]
     if depth == 1:
         layouts.append(pixels.reshape(rows, channels, patch, patch))
-        if call.number("merge_size") is not None:
-            # Patches that are merged already, as small pictures.
-            layouts.append(call.noise(rows, merge * patch, merge * patch, channels))
+        # Patches that are merged already, as small pictures.
+        layouts.append(pixels.repeat(1, merge * merge).reshape(rows, merge * patch, merge * patch, channels))
     else:
         layouts.append(pixels.reshape(rows, channels * depth, patch, patch))
     call.add(name, _accepted(call, name, layouts))

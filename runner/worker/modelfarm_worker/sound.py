@@ -44,11 +44,12 @@ def _add_masks(call: Call) -> None:
             # The longer side, as there are more frames than bins; equal sides say the same.
             frames = value.shape[-1] if value.shape[1] == _bins(call) else value.shape[1]
     if frames is not None:
-        for name in (*_MASKS, "audio_mel_mask"):
+        for name in _MASKS:
             if call.takes(name) and not _thins_windows(call):
-                call.add(
-                    name, torch.ones((BATCH, frames), dtype=torch.bool if name == "audio_mel_mask" else torch.long)
-                )
+                call.add(name, torch.ones((BATCH, frames), dtype=torch.long))
+        if call.takes("audio_mel_mask"):
+            # Here the mask marks what is padding.
+            call.add("audio_mel_mask", torch.zeros((BATCH, frames), dtype=torch.bool))
         if call.takes("audio_feature_lengths") and not any(name in call.inputs for name in _MASKS):
             call.add("audio_feature_lengths", torch.tensor([frames] * BATCH))
     if "input_values" in call.inputs:
@@ -112,8 +113,9 @@ def _features(call: Call) -> torch.Tensor:
     if call.takes("input_values") and call.number("hop_length") is not None:
         # The same sound twice: as many frames as the wave has steps.
         frames = _samples(call) // (call.number("hop_length") or 1)
-    bins *= call.number("num_stacked_frames") or _stacked(call, bins)
-    if call.takes("noise_sequence"):
+    bins *= call.number("num_stacked_frames") or (1 if call.number("subsampling_factor") else _stacked(call, bins))
+    if call.takes("noise_sequence") or call.number("input_feat_per_channel") is not None:
+        # It turns the spectrogram itself.
         first = False
     if window is not None:
         # Cut into windows along its last side.
