@@ -85,12 +85,17 @@ def _add_descriptions(call: Call, height: int, width: int) -> None:
         call.add("cross_attention_mask", torch.ones((BATCH, 16, 1, tiles), dtype=torch.long))
     if call.takes("target_sizes"):
         patch = call.number("patch_size") or 14
-        if not call.takes("input_ids"):
-            # All patches of all images side by side, as one long image.
-            rows = BATCH * (height // patch) * (width // patch)
-            channels = call.inputs["pixel_values"].shape[1]
-            call.add("pixel_values", call.noise(1, channels, patch, rows * patch))
         call.add("target_sizes", torch.tensor([[height // patch, width // patch]] * BATCH))
+        if call.takes("input_ids"):
+            try:
+                call.features("get_image_features")
+                return
+            except (RuntimeError, ValueError):
+                pass
+        # All patches of all images side by side, as one long image.
+        rows = BATCH * (height // patch) * (width // patch)
+        channels = call.inputs["pixel_values"].shape[1]
+        call.add("pixel_values", call.noise(1, channels, patch, rows * patch))
     if call.takes("high_res_pixel_values"):
         size = find(getattr(call.config, "high_res_vision_config", None) or call.config, "image_size")
         call.add("high_res_pixel_values", call.noise(BATCH, 3, size, size))
