@@ -13,8 +13,9 @@ use crate::setup::{TestFarm, one_at_a_time, state_dir, text};
 const MATRIX: &str = r#"
 name = "disturbed"
 [models]
-architectures = ["resnet", "distilbert"]
+fixtures = "smoke"
 [cases]
+only = { model = ["zoo/tiny-resnet", "zoo/tiny-distilbert"] }
 targets = ["tpu-emulated", "cpu"]
 modes = ["strict-eager", "defer-and-fuse", "compiled"]
 "#;

@@ -15,8 +15,9 @@ const MATRIX: &str = r#"
 name = "night"
 [models]
 list = []
-architectures = ["resnet", "distilbert", "convnext", "vit", "gpt2", "electra", "opt", "swin"]
+fixtures = "smoke"
 [cases]
+only = { model = ["zoo/tiny-resnet", "zoo/tiny-distilbert", "zoo/tiny-convnext", "zoo/tiny-vit", "zoo/tiny-gpt2", "zoo/tiny-electra", "zoo/tiny-opt", "zoo/tiny-swin"] }
 targets = ["cpu"]
 modes = ["strict-eager", "compiled"]
 "#;
