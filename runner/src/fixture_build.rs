@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use crate::environment::worker_source::{unpack, unpack_worker};
 use crate::environment::{self, Environment, EnvironmentSettings, SyncEvent};
 use crate::state_dir::StateDir;
+use crate::worker::sandbox::SEARCH_PATH;
 
 /// Why the fixtures could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -136,7 +137,7 @@ pub async fn build(
     // The worker's package too: a model is healthy by the inputs that a worker makes for it.
     let worker = unpack_worker(state.root()).map_err(|error| FixtureBuildError::Unpack(error.to_string()))?;
     let python_path = std::env::join_paths([&source, &worker]).map_err(|error| FixtureBuildError::Run(error.to_string()))?;
-    command.env_clear().env("PYTHONPATH", python_path).env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8");
+    command.env_clear().env("PYTHONPATH", python_path).env("PATH", SEARCH_PATH).env("LANG", "C.UTF-8");
     command.envs([("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"), ("TPU_SKIP_MDS_QUERY", "1"), ("HF_HUB_OFFLINE", "1")]);
     command.env("HOME", state.fixtures()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let run = |error: std::io::Error| FixtureBuildError::Run(error.to_string());

@@ -115,7 +115,7 @@ async fn execute(
     let Prepared { plan, targets, environments, matrix, .. } = prepared;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let sandbox = Sandbox::detect().await;
-    if sandbox == Sandbox::None {
+    if sandbox != Sandbox::Bubblewrap {
         progress::line(&format!("sandbox: {}", sandbox.description()));
     }
     let worker_source = crate::environment::worker_source::unpack_worker(farm.state.root()).map_err(Failure::to)?;

@@ -122,10 +122,15 @@ impl EnvironmentSettings {
 
     /// The first file of this name on the search path that may be executed.
     pub(super) fn on_path(&self, program: &str) -> Option<PathBuf> {
+        self.everywhere_on_path(program).next()
+    }
+
+    /// Every program of a name on the search path, in its order.
+    pub(super) fn everywhere_on_path(&self, program: &str) -> impl Iterator<Item = PathBuf> {
         env::split_paths(&self.search_path)
             .filter(|folder| folder.is_absolute())
-            .map(|folder| folder.join(program))
-            .find(|file| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())
+            .map(move |folder| folder.join(program))
+            .filter(|file| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())
     }
 }
 

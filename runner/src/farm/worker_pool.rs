@@ -16,7 +16,7 @@ use crate::environment::Environment;
 use crate::farm::compile_cache;
 use crate::state_dir::StateDir;
 use crate::worker::device_slots::DeviceSlots;
-use crate::worker::sandbox::{Confinement, Sandbox};
+use crate::worker::sandbox::{Confinement, SEARCH_PATH, Sandbox};
 use crate::worker::zygote::{Zygote, ZygoteCommand, ZygoteError};
 
 /// Importing the libraries takes seconds; on a cold disk and a loaded machine it takes minutes.
@@ -238,7 +238,7 @@ impl WorkerPool {
     fn environment_variables(&self, target: &Target, scratch: &Path) -> BTreeMap<String, OsString> {
         let threads = self.settings.threads.to_string();
         let mut env: BTreeMap<String, OsString> = [
-            ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+            ("PATH", SEARCH_PATH),
             ("LANG", "C.UTF-8"),
             ("PYTHONUNBUFFERED", "1"),
             ("PYTHONDONTWRITEBYTECODE", "1"),
@@ -246,7 +246,6 @@ impl WorkerPool {
             ("HF_HUB_DISABLE_TELEMETRY", "1"),
             ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
             ("TPU_SKIP_MDS_QUERY", "1"),
-            ("TORCH_SHOW_CPP_STACKTRACES", "1"),
             // Programs that come from a cache of the framework's own would be seen by nobody.
             ("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1"),
             ("MODELFARM_THREADS", &threads),

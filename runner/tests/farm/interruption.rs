@@ -15,7 +15,7 @@ name = "disturbed"
 [models]
 fixtures = "smoke"
 [cases]
-only = { model = ["zoo/tiny-resnet", "zoo/tiny-distilbert"] }
+only = { model = ["zoo/tiny-resnet", "zoo/tiny-electra"] }
 targets = ["tpu-emulated", "cpu"]
 modes = ["strict-eager", "defer-and-fuse", "compiled"]
 "#;

@@ -17,7 +17,7 @@ name = "night"
 list = []
 fixtures = "smoke"
 [cases]
-only = { model = ["zoo/tiny-resnet", "zoo/tiny-distilbert", "zoo/tiny-convnext", "zoo/tiny-vit", "zoo/tiny-gpt2", "zoo/tiny-electra", "zoo/tiny-opt", "zoo/tiny-swin"] }
+only = { model = ["zoo/tiny-resnet", "zoo/tiny-roberta", "zoo/tiny-convnext", "zoo/tiny-vit", "zoo/tiny-gpt2", "zoo/tiny-electra", "zoo/tiny-opt", "zoo/tiny-swin"] }
 targets = ["cpu"]
 modes = ["strict-eager", "compiled"]
 "#;

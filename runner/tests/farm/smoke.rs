@@ -116,6 +116,22 @@ fn a_model_passes_in_every_mode_workload_and_dtype() {
 }
 
 #[test]
+fn without_bubblewrap_a_sandbox_is_made_of_what_every_linux_has() {
+    let _turn = one_at_a_time();
+    let farm = TestFarm::new();
+    let programs = farm.folder.path().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    std::os::unix::fs::symlink("/usr/bin/unshare", programs.join("unshare")).unwrap();
+    let matrix = repository().join("matrix/smoke.toml");
+    let arguments = ["run", "--matrix", text(&matrix), "--model", "zoo/tiny-resnet", "--model", "toys/escape"];
+    let output = farm.command(&arguments).env("PATH", &programs).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{}", farm.unexpected());
+    assert!(said.contains("sandbox: unshare"), "{said}");
+    assert!(farm.results(&["--run", "latest"]).iter().all(|row| !row.verdict.is_unexpected()), "{}", farm.unexpected());
+}
+
+#[test]
 fn a_second_run_loads_what_the_emulator_compiled_and_reports_the_same() {
     let _turn = one_at_a_time();
     let farm = TestFarm::new();
