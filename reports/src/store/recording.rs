@@ -1,6 +1,7 @@
 //! Writing what happens: runs, their shards, environments, models and events.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::event::Event;
@@ -181,6 +182,18 @@ impl Store {
                          WHERE a.run_key = $1 GROUP BY c.case_id");
         let rows = transaction.all(cases.bind(run.run_key)).await?;
         rows.iter().map(|row| Ok((row.word("case_id")?, u32::try_from(row.unsigned("attempt")?).unwrap_or(u32::MAX)))).collect()
+    }
+
+    /// How long each case took in the newest other run of the same matrix; none where there is no such run.
+    pub async fn earlier_durations(&self, run: &RunHandle) -> Result<BTreeMap<CaseId, Duration>, StoreError> {
+        let mut transaction = self.database.read().await?;
+        let earlier = sql("SELECT r.run_key FROM runs r JOIN runs this ON this.matrix = r.matrix \
+                           WHERE this.run_key = $1 AND r.run_key <> $1 ORDER BY r.started_at DESC, r.run_id DESC LIMIT 1");
+        let Some(earlier) = transaction.optional(earlier.bind(run.run_key)).await? else { return Ok(BTreeMap::new()) };
+        let cases = sql("SELECT c.case_id, a.duration_ms FROM attempts a JOIN cases c ON c.case_key = a.case_key \
+                         WHERE a.run_key = $1 AND a.is_final = 1");
+        let rows = transaction.all(cases.bind(earlier.int("run_key")?)).await?;
+        rows.iter().map(|row| Ok((row.word("case_id")?, Duration::from_millis(row.unsigned("duration_ms")?)))).collect()
     }
 }
 

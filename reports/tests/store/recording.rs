@@ -208,3 +208,20 @@ async fn a_run_is_continued_only_with_its_own_plan() {
     assert!(matches!(store.begin_run(&wrong).await.unwrap_err(), StoreError::RunId(_)));
     assert_eq!(store.runs(None).await.unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn durations_come_from_the_newest_other_run_of_the_matrix() {
+    for database in every_kind().await {
+        let store = open(&database).await;
+        let mut durations = Vec::new();
+        for (number, milliseconds) in [(1, 5_i64), (2, 7), (3, 9)] {
+            let mut new = new_run(&cases(1));
+            new.run_id = format!("0000000{number}-0000-7000-8000-000000000000");
+            let run = store.begin_run(&new).await.unwrap();
+            durations.push(store.earlier_durations(&run).await.unwrap().get(&case(0).id()).map(std::time::Duration::as_millis));
+            store.finish_attempt(&run, &Attempt { duration_ms: milliseconds, ..passed(&case(0)) }).await.unwrap();
+            store.end_shard(&run, RunState::Complete).await.unwrap();
+        }
+        assert_eq!(durations, [None, Some(5), Some(7)]);
+    }
+}

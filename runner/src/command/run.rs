@@ -200,6 +200,7 @@ async fn execute(
         seed: 0,
         already_final: store.final_cases(&handle).await?,
         last_attempts: store.last_attempts(&handle).await?,
+        earlier_durations: store.earlier_durations(&handle).await?,
         stop,
     });
     let ended = run_plan(context, plan, execution.jobs.unwrap_or(cores)).await;

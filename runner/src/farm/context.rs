@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::expectation::Expectations;
@@ -56,6 +57,8 @@ pub struct Context {
     pub already_final: BTreeSet<CaseId>,
     /// The highest number of a try of each case so far.
     pub last_attempts: BTreeMap<CaseId, u32>,
+    /// How long cases took in the run of this matrix before.
+    pub earlier_durations: BTreeMap<CaseId, Duration>,
     /// Raised when the run is to stop.
     pub stop: watch::Receiver<bool>,
 }

@@ -7,6 +7,7 @@ pub mod context;
 pub mod model_run;
 pub mod recorder;
 pub mod reference_cache;
+pub mod schedule;
 pub mod signature;
 pub mod worker_pool;
 
@@ -27,7 +28,8 @@ pub enum RunEnd {
     Interrupted,
 }
 
-/// Runs the cases of a plan, `jobs` models at a time, until all are taken or the run is stopped.
+/// Runs the cases of a plan, `jobs` models at a time, until all are taken or the run is stopped. Models that took longest in the
+/// run before are taken first.
 ///
 /// A model's pipeline is a CPU slot: within it cases run one after the other, and each asks for a device slot of its own.
 pub async fn run_plan(context: Arc<Context>, plan: &Plan, jobs: usize) -> Result<RunEnd, StoreError> {
@@ -35,7 +37,7 @@ pub async fn run_plan(context: Arc<Context>, plan: &Plan, jobs: usize) -> Result
     context.recorder.event(Event::RunStarted { planned: plan.case_count() as u64, already_final: already as u64 });
     let slots = Arc::new(tokio::sync::Semaphore::new(jobs.max(1)));
     let mut pipelines = tokio::task::JoinSet::new();
-    for planned in &plan.models {
+    for planned in schedule::longest_first(&plan.models, &context.earlier_durations) {
         let mut stop = context.stop.clone();
         let permit = tokio::select! {
             permit = slots.clone().acquire_owned() => permit,
