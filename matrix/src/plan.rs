@@ -9,7 +9,8 @@ use sha2::{Digest, Sha256};
 use crate::axes::{Harness, Mode, Workload};
 use crate::case::{Case, CaseId};
 use crate::matrix_file::{CaseGroup, Matrix};
-use crate::model::Model;
+use crate::model::{Model, ModelId};
+use crate::sample::Sample;
 use crate::target::Targets;
 
 /// One of `count` shards; shards split a plan by model, so that a model is downloaded and referenced once.
@@ -25,9 +26,7 @@ impl Shard {
 
     /// Whether a model belongs to this shard. It depends on the model's name alone, so a new model moves no other.
     pub fn holds(self, model: &Model) -> bool {
-        let digest = Sha256::digest(model.id.as_str().as_bytes());
-        let number = digest.iter().take(8).fold(0u64, |number, byte| (number << 8) | u64::from(*byte));
-        number % u64::from(self.count) == u64::from(self.index - 1)
+        hash_of_name(&model.id)[0] % u64::from(self.count) == u64::from(self.index - 1)
     }
 }
 
@@ -45,12 +44,23 @@ pub struct InvalidShard(String);
 impl FromStr for Shard {
     type Err = InvalidShard;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parsed = text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
-        match parsed {
-            Some((index, count)) if 1 <= index && index <= count && count <= 10_000 => Ok(Self { index, count }),
-            _ => Err(InvalidShard(text.chars().take(80).collect())),
-        }
+        let (index, count) = part_and_count(text).ok_or_else(|| InvalidShard(text.chars().take(80).collect()))?;
+        Ok(Self { index, count })
     }
+}
+
+/// Reads `I/N`, where 1 <= I <= N <= 10000.
+pub(crate) fn part_and_count(text: &str) -> Option<(u32, u32)> {
+    let (index, count) = text.split_once('/')?;
+    let (index, count) = (index.parse().ok()?, count.parse().ok()?);
+    (1 <= index && index <= count && count <= 10_000).then_some((index, count))
+}
+
+/// Two independent numbers of a model's name: the first 16 bytes of its SHA-256.
+pub(crate) fn hash_of_name(model: &ModelId) -> [u64; 2] {
+    let digest = Sha256::digest(model.as_str().as_bytes());
+    let number = |from: usize| digest.iter().skip(from).take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte));
+    [number(0), number(8)]
 }
 
 /// What a person narrows a plan to. An empty list narrows nothing.
@@ -70,6 +80,8 @@ pub struct Filters {
     pub harnesses: Vec<Harness>,
     /// Workloads.
     pub workloads: Vec<Workload>,
+    /// A part of the models.
+    pub sample: Option<Sample>,
 }
 
 impl Filters {
@@ -92,6 +104,8 @@ impl Filters {
             Some("not selected by --workload")
         } else if !self.cases.is_empty() && !self.cases.contains(&case.id()) {
             Some("not selected by --case")
+        } else if self.sample.is_some_and(|sample| !sample.holds(&model.id)) {
+            Some("not in this --sample")
         } else {
             None
         }
@@ -321,6 +335,26 @@ dtypes = ["float32"]
         let plan = planned(&[model(1)], &filters, Shard::WHOLE);
         assert!(plan.cases().all(|(_, planned)| planned.case.mode == Mode::Compiled));
         assert!(plan.left_out.iter().any(|left| left.reason == "not selected by --mode"));
+    }
+
+    #[test]
+    fn samples_are_plans_of_their_own_that_together_hold_everything() {
+        let models: Vec<Model> = (0..40).map(model).collect();
+        let whole = planned(&models, &Filters::default(), Shard::WHOLE);
+        let mut cases = Vec::new();
+        for night in 1..=14 {
+            let filters = Filters { sample: Some(format!("{night}/14").parse().unwrap()), ..Filters::default() };
+            let plan = planned(&models, &filters, Shard::WHOLE);
+            assert_ne!(plan.id, whole.id);
+            // What a sample leaves out is not planned: its run is complete without.
+            assert_eq!(plan.all_cases.len(), plan.case_count());
+            assert!(plan.left_out.iter().any(|left| left.reason == "not in this --sample"));
+            cases.extend(plan.cases().map(|(_, planned)| planned.case.id()));
+        }
+        let mut all: Vec<CaseId> = whole.cases().map(|(_, planned)| planned.case.id()).collect();
+        all.sort();
+        cases.sort();
+        assert_eq!(cases, all);
     }
 
     proptest! {

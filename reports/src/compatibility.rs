@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use modelfarm_matrix::axes::{Mode, Workload};
 use modelfarm_matrix::cause::Causes;
+use modelfarm_matrix::exclusion::{Exclusion, Exclusions};
 use modelfarm_matrix::fault::Fault;
 use modelfarm_matrix::outcome::Standing;
 
@@ -18,13 +19,21 @@ const CAUSES: usize = 10;
 
 type Column = (String, Workload, Mode);
 
-/// The document of one run or several: `rows` are their attempts that count, `groups` their failures.
-pub fn compatibility(runs: &[RunRow], rows: &[ResultRow], groups: &[FailureGroup], causes: &Causes) -> String {
+/// The document of one run or several: `rows` are their attempts that count, `groups` their failures, `exclusions` what no run of
+/// the fixtures can hold.
+pub fn compatibility(
+    runs: &[RunRow],
+    rows: &[ResultRow],
+    groups: &[FailureGroup],
+    causes: &Causes,
+    exclusions: &Exclusions,
+) -> String {
     let mut text = String::from("# Compatibility\n\n");
     write_runs(&mut text, runs, rows);
     write_totals(&mut text, rows);
     write_causes(&mut text, groups, causes);
     write_architectures(&mut text, rows);
+    write_exclusions(&mut text, rows, exclusions);
     text
 }
 
@@ -152,6 +161,41 @@ fn write_architectures(text: &mut String, rows: &[ResultRow]) {
     }
 }
 
+fn write_exclusions(text: &mut String, rows: &[ResultRow], exclusions: &Exclusions) {
+    let Exclusions { architectures, heads } = exclusions;
+    let run: BTreeSet<&str> = rows.iter().map(|row| row.architecture.as_str()).collect();
+    let run = architectures.keys().filter(|name| run.contains(name.as_str())).count();
+    text.push_str("\n## Left out of the fixtures\n\n");
+    let _ = writeln!(
+        text,
+        "{} and {} with a task head are left out; {} of the {} have cases above all the same, of models from elsewhere.\n",
+        counted(architectures.len() as u64, "architecture"),
+        counted_classes(heads.len() as u64),
+        count(run as u64),
+        counted(architectures.len() as u64, "architecture"),
+    );
+    if architectures.is_empty() && heads.is_empty() {
+        return;
+    }
+    text.push_str("| left out | | why | what would bring it in |\n|:--|:--|:--|:--|\n");
+    let mut write = |kind: &str, entries: &BTreeMap<String, Exclusion>| {
+        for (name, Exclusion { reason, needs }) in entries {
+            let _ = writeln!(text, "| {} | {kind} | {} | {} |", code(name, 80), cell_text(reason), cell_text(needs));
+        }
+    };
+    write("architecture", architectures);
+    write("class", heads);
+}
+
+fn counted_classes(number: u64) -> String {
+    format!("{} {}", count(number), if number == 1 { "class" } else { "classes" })
+}
+
+/// The zoo's own words, on one line and within one cell.
+fn cell_text(words: &str) -> String {
+    words.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}
+
 /// A mark and figures: never a mark alone.
 fn cell(counts: &Counts) -> String {
     let conclusive = counts.pass + counts.fail;
@@ -170,6 +214,37 @@ fn column(row: &ResultRow) -> Column {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn exclusion(reason: &str, needs: &str) -> Exclusion {
+        Exclusion { reason: reason.into(), needs: needs.into() }
+    }
+
+    #[test]
+    fn what_is_left_out_stands_at_the_end_with_its_count() {
+        let exclusions = Exclusions {
+            architectures: BTreeMap::from([
+                ("bark".to_owned(), exclusion("has no\n forward", "a workload | or two")),
+                ("dinat".to_owned(), exclusion("needs natten", "natten")),
+            ]),
+            heads: BTreeMap::from([("BertForX".to_owned(), exclusion("r", "n"))]),
+        };
+        let text = compatibility(&[], &[], &[], &Causes::default(), &exclusions);
+        assert!(
+            text.contains("2 architectures and 1 class with a task head are left out; 0 of the 2 architectures have"),
+            "{text}"
+        );
+        let (_, table) = text.split_once("|:--|:--|:--|:--|\n").unwrap();
+        assert_eq!(
+            table.lines().collect::<Vec<_>>(),
+            [
+                "| <code>bark</code> | architecture | has no forward | a workload \\| or two |",
+                "| <code>dinat</code> | architecture | needs natten | natten |",
+                "| <code>BertForX</code> | class | r | n |",
+            ]
+        );
+        let text = compatibility(&[], &[], &[], &Causes::default(), &Exclusions::default());
+        assert!(text.contains("0 architectures and 0 classes") && !text.contains("what would bring it in"), "{text}");
+    }
 
     #[test]
     fn a_cell_says_its_denominator() {

@@ -164,13 +164,14 @@ impl TableRow for ArchitectureRow {
         "models",
         "healthy",
         "excluded_reason",
+        "excluded_needs",
         "pass",
         "fail",
         "inconclusive",
         "results",
     ];
     const SHOWN: &'static [&'static str] =
-        &["architecture", "class", "models", "pass", "fail", "inconclusive", "excluded_reason"];
+        &["architecture", "class", "models", "healthy", "pass", "fail", "inconclusive", "excluded_reason", "excluded_needs"];
 }
 
 impl TableRow for Environment {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use modelfarm_fixtures::{Card, Gated};
 use modelfarm_matrix::axes::Harness;
 use modelfarm_matrix::matrix_file::{HubSelection, Matrix};
 use modelfarm_matrix::model::{Model, ModelId, ModelSource, safe_name};
@@ -109,6 +110,24 @@ async fn listed(client: &HubClient, selection: &HubSelection) -> Result<Vec<Mode
         models.push(model);
     }
     Ok(models)
+}
+
+/// A fixture as the farm knows it once its Hub has listed it.
+pub fn fixture(card: &Card) -> Option<Model> {
+    let model = HubModel {
+        id: card.id.clone(),
+        revision: card.commit.clone(),
+        library: card.library_name.clone(),
+        pipeline_tag: card.pipeline_tag.clone(),
+        tags: card.tags.clone(),
+        downloads: card.downloads,
+        likes: card.likes,
+        gated: card.gated != Gated::No,
+        parameters: None,
+        architecture: card.architecture.clone(),
+        class: card.class.clone(),
+    };
+    known(model, ModelSource::Fixtures)
 }
 
 /// A model as the farm knows it; none where its name is no model's name.

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use modelfarm_matrix::axes::{Harness, Mode, Workload};
 use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::plan::Shard;
+use modelfarm_matrix::sample::Sample;
 
 /// A test farm for model compatibility with PyTorch accelerator backends.
 #[derive(Debug, Parser)]
@@ -136,6 +137,9 @@ pub struct Selection {
     /// Only this part of N, split by model
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
+    /// Only the models of this sample of N: a run of its own, for nights that take all in turn
+    #[arg(long, value_name = "I/N")]
+    pub sample: Option<Sample>,
 }
 
 /// How a run is executed.
@@ -244,11 +248,14 @@ pub enum Query {
         #[command(flatten)]
         output: Output,
     },
-    /// How each architecture stands in a run
+    /// How each architecture stands in a run, and which the fixtures leave out
     Architectures {
         /// The run: an id, `latest` or `latest~N`
         #[arg(long, value_name = "R", default_value = "latest")]
         run: String,
+        /// Only those with a case in the run, without what the fixtures leave out
+        #[arg(long)]
+        attempted: bool,
         /// Which cases
         #[command(flatten)]
         selection: Selection,
@@ -288,8 +295,14 @@ pub enum Fixtures {
         #[arg(long, value_name = "N")]
         jobs: Option<usize>,
     },
-    /// List what is built
+    /// List the architectures that are built and those that are left out
     List {
+        /// One row for each model that is built
+        #[arg(long, conflicts_with = "left_out")]
+        models: bool,
+        /// Everything that is left out, classes with a task head too, with the reason and what would bring it in
+        #[arg(long)]
+        left_out: bool,
         /// How to print
         #[command(flatten)]
         output: Output,

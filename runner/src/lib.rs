@@ -6,6 +6,7 @@ pub mod command;
 pub mod environment;
 pub mod exit;
 pub mod farm;
+pub mod fixture_architectures;
 pub mod fixture_build;
 pub mod hub;
 pub mod interposer;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use modelfarm_matrix::axes::{Harness, Mode};
+use modelfarm_matrix::exclusion::Exclusion;
 use modelfarm_matrix::outcome::{Outcome, Standing};
 use serde::{Deserialize, Serialize};
 
@@ -32,29 +33,57 @@ impl Counts {
     }
 }
 
-/// An architecture, as `query architectures` prints it.
+/// An architecture, as `query architectures` and `fixtures list` print it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArchitectureRow {
     /// `config.model_type`, or the class where the library has no such word.
     pub architecture: String,
-    /// The classes that were run.
+    /// The classes that are run.
     pub class: Vec<String>,
-    /// The libraries that ran them.
+    /// The libraries that run them.
     pub harness: Vec<Harness>,
     /// How many models.
     pub models: u64,
-    /// Whether fixtures of it are fit to be judged; none where there are none.
+    /// Whether fixtures of it are fit to be judged; none where there are none, or where nothing of the kind is asked of them.
     pub healthy: Option<bool>,
     /// Why it is left out of the fixtures.
     pub excluded_reason: Option<String>,
-    /// Cases that passed.
-    pub pass: u64,
+    /// What would bring it in.
+    pub excluded_needs: Option<String>,
+    /// Cases that passed; this and the next two are none where no run is asked.
+    pub pass: Option<u64>,
     /// Cases that failed.
-    pub fail: u64,
+    pub fail: Option<u64>,
     /// Cases that said nothing about the target.
-    pub inconclusive: u64,
+    pub inconclusive: Option<u64>,
     /// The same by target and mode.
     pub results: BTreeMap<String, BTreeMap<Mode, Counts>>,
+}
+
+impl ArchitectureRow {
+    /// An architecture of which nothing is known but its name and library, and that no run is asked about.
+    pub fn new(architecture: &str, harness: Harness) -> Self {
+        Self {
+            architecture: architecture.to_owned(),
+            class: Vec::new(),
+            harness: vec![harness],
+            models: 0,
+            healthy: None,
+            excluded_reason: None,
+            excluded_needs: None,
+            pass: None,
+            fail: None,
+            inconclusive: None,
+            results: BTreeMap::new(),
+        }
+    }
+
+    /// Says that it is left out of the fixtures: none that is built of it would be fit to be judged.
+    pub fn exclude(&mut self, exclusion: &Exclusion) {
+        self.healthy = Some(false);
+        self.excluded_reason = Some(exclusion.reason.clone());
+        self.excluded_needs = Some(exclusion.needs.clone());
+    }
 }
 
 impl Store {
@@ -89,9 +118,10 @@ fn architecture(name: &str, rows: &[&ResultRow]) -> ArchitectureRow {
         models: models.len() as u64,
         healthy: None,
         excluded_reason: None,
-        pass: all.pass,
-        fail: all.fail,
-        inconclusive: all.inconclusive,
+        excluded_needs: None,
+        pass: Some(all.pass),
+        fail: Some(all.fail),
+        inconclusive: Some(all.inconclusive),
         results,
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use modelfarm_matrix::attempt::Attempt;
-use modelfarm_reports::query::ResultFilter;
+use modelfarm_matrix::axes::Harness;
+use modelfarm_reports::query::{ArchitectureRow, ResultFilter};
 use modelfarm_reports::rows::{ResultRow, RunRow};
 use modelfarm_reports::store::{Environment, Store};
 use modelfarm_reports::table::{Format, TableRow, write_rows};
@@ -84,6 +85,7 @@ async fn csv_has_every_field_that_json_has() {
     let (results, runs) = rows(&open(&database).await).await;
     check(&results[0]);
     check(&runs[0]);
+    check(&ArchitectureRow::new("a", Harness::Timm));
     check(&Environment {
         environment_id: "e".into(),
         name: "n".into(),

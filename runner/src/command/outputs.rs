@@ -142,7 +142,8 @@ async fn write_compatibility(store: &Store, runs: &[RunRow], causes: Option<&Pat
     }
     let failed: Vec<_> = rows.iter().filter(|row| row.outcome.standing() == Standing::Fail).cloned().collect();
     let groups = store.grouped_failures(&failed).await?;
-    write_whole(path, &compatibility::compatibility(runs, &rows, &groups, &causes))
+    let exclusions = super::fixtures::exclusions()?;
+    write_whole(path, &compatibility::compatibility(runs, &rows, &groups, &causes, &exclusions))
 }
 
 /// Writes a file whole or not at all.

@@ -245,11 +245,11 @@ fn check_selection(selection: &Selection, models: &[Model]) -> Result<(), Failur
 }
 
 fn filters(selection: &Selection, only_cases: Option<Vec<modelfarm_matrix::case::CaseId>>) -> Filters {
-    let Selection { cases, targets, modes, architectures, models, harnesses, workloads, shard: _ } = selection.clone();
+    let Selection { cases, targets, modes, architectures, models, harnesses, workloads, shard: _, sample } = selection.clone();
     let cases = match only_cases {
         Some(only) if cases.is_empty() => only,
         Some(only) => cases.into_iter().filter(|case| only.contains(case)).collect(),
         None => cases,
     };
-    Filters { cases, targets, modes, architectures, models, harnesses, workloads }
+    Filters { cases, targets, modes, architectures, models, harnesses, workloads, sample }
 }

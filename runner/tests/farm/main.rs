@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod interruption;
+mod lists;
 mod outputs;
 mod scripts;
 mod setup;

@@ -1,32 +1,51 @@
-//! The scripts that the nightly workflow calls, in their order: shards apart, one of them killed and resumed, one missing.
+//! The scripts that the nightly workflow calls, in their order: shards apart, one of them killed and resumed, one missing; and the
+//! sample of a night.
 
+use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use modelfarm_matrix::plan::Shard;
+use modelfarm_matrix::sample::Sample;
 use serde_json::Value;
 
 use crate::setup::{TestFarm, one_at_a_time, state_dir, text};
 
 const SHARDS: u32 = 3;
+const MODELS: [&str; 8] = [
+    "zoo/tiny-resnet",
+    "zoo/tiny-roberta",
+    "zoo/tiny-convnext",
+    "zoo/tiny-vit",
+    "zoo/tiny-gpt2",
+    "zoo/tiny-electra",
+    "zoo/tiny-opt",
+    "zoo/tiny-swin",
+];
 const MATRIX: &str = r#"
 name = "night"
 [models]
-list = []
 fixtures = "smoke"
 [cases]
-only = { model = ["zoo/tiny-resnet", "zoo/tiny-roberta", "zoo/tiny-convnext", "zoo/tiny-vit", "zoo/tiny-gpt2", "zoo/tiny-electra", "zoo/tiny-opt", "zoo/tiny-swin"] }
+only = { model = MODELS }
 targets = ["cpu"]
-modes = ["strict-eager", "compiled"]
+modes = MODES
 "#;
+
+fn matrix(modes: &[&str]) -> String {
+    MATRIX.replace("MODELS", &format!("{MODELS:?}")).replace("MODES", &format!("{modes:?}"))
+}
 
 fn script(name: &str, arguments: &[&str]) -> Command {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci").join(name);
     let mut command = Command::new(path);
     command.args(arguments).env("MODELFARM", env!("CARGO_BIN_EXE_modelfarm")).stdin(Stdio::null());
     for name in ["GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "MODELFARM_DATABASE_URL", "MODELFARM_STATE_DIR", "RUN_ID"] {
+        command.env_remove(name);
+    }
+    for name in ["NIGHT", "NIGHTS", "MODELFARM_RUN_OPTIONS"] {
         command.env_remove(name);
     }
     command
@@ -51,12 +70,12 @@ fn shard_state(farm: &TestFarm, index: u32) -> PathBuf {
 fn a_night_of_three_shards_one_resumed_and_one_missing_is_partial() {
     let _turn = one_at_a_time();
     let farm = TestFarm::new();
-    let matrix = farm.file("night.toml", &MATRIX.replace("list = []\n", ""));
+    let matrix = farm.file("night.toml", &matrix(&["strict-eager", "compiled"]));
     let folder = farm.folder.path();
 
     let (code, begun) = output(script("nightly-begin", &["3", text(&folder.join("bin"))]));
     assert_eq!(code, Some(0), "{begun}");
-    let run_id = begun.lines().find_map(|line| line.strip_prefix("run_id=")).unwrap().to_owned();
+    let run_id = printed(&begun, "run_id").to_owned();
     assert!(begun.contains("shards=[1,2,3]") && folder.join("bin/modelfarm").is_file(), "{begun}");
 
     // Which shards hold models: with eight models all three do, and the test says so if names ever change.
@@ -130,6 +149,72 @@ fn a_night_of_three_shards_one_resumed_and_one_missing_is_partial() {
     assert_eq!((run["state"].as_str(), run["finished"].as_u64()), (Some("complete"), run["planned"].as_u64()), "{run}");
     assert_eq!(run["planned"], 16, "{run}");
     assert_eq!(run["shards"].as_array().unwrap().len(), SHARDS as usize);
+}
+
+/// The value that a script printed as `name=value`.
+fn printed<'a>(text: &'a str, name: &str) -> &'a str {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+#[test]
+fn fourteen_nights_in_a_row_take_every_sample_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut taken = BTreeSet::new();
+    // Over the end of a year, where a count of its days would begin again in the middle of a turn.
+    let nights = (22..=31).map(|day| format!("2026-12-{day}")).chain((1..=4).map(|day| format!("2027-01-0{day}")));
+    for night in nights {
+        let mut begin = script("nightly-begin", &["1", text(folder.path())]);
+        begin.env("NIGHT", night);
+        let (code, begun) = output(begin);
+        assert_eq!(code, Some(0), "{begun}");
+        assert_ne!(printed(&begun, "sample_run_id"), printed(&begun, "run_id"));
+        let sample = printed(&begun, "sample");
+        assert!(sample.parse::<Sample>().is_ok(), "{sample}");
+        taken.insert(sample.to_owned());
+    }
+    let all: BTreeSet<String> = (1..=14).map(|index| format!("{index}/14")).collect();
+    assert_eq!(taken, all);
+    for (name, wrong) in [("NIGHT", "tomorrow"), ("NIGHT", "2026-02-30"), ("NIGHTS", "0"), ("NIGHTS", "two weeks")] {
+        let mut begin = script("nightly-begin", &["1", text(folder.path())]);
+        begin.env(name, wrong);
+        let (code, log) = output(begin);
+        assert!(code == Some(2) && log.contains(wrong), "{name}={wrong}: {log}");
+    }
+}
+
+#[test]
+fn the_sample_of_a_night_is_a_complete_run() {
+    let _turn = one_at_a_time();
+    let farm = TestFarm::new();
+    let matrix = farm.file("night.toml", &matrix(&["strict-eager"]));
+    let folder = farm.folder.path();
+    let mut begin = script("nightly-begin", &["1", text(&folder.join("bin"))]);
+    begin.env("NIGHTS", "3").env("NIGHT", "2026-11-30");
+    let (code, begun) = output(begin);
+    assert_eq!(code, Some(0), "{begun}");
+    let (run_id, sample) = (printed(&begun, "sample_run_id"), printed(&begun, "sample"));
+    assert!(sample.ends_with("/3"), "{sample}");
+    let state = shard_state(&farm, 1);
+    // A third of the eight models is some of them, and the test says so if names ever change.
+    let part: Sample = sample.parse().unwrap();
+    let expected: BTreeSet<&str> = MODELS.into_iter().filter(|model| part.holds(&model.parse().unwrap())).collect();
+    assert!(!expected.is_empty() && expected.len() < MODELS.len(), "{sample}: {expected:?}");
+
+    let mut shard = script("nightly-shard", &["1", "1", run_id, text(&state), text(&matrix)]);
+    shard.env("MODELFARM_RUN_OPTIONS", format!("--sample {sample}"));
+    let (code, log) = output(shard);
+    assert_eq!(code, Some(0), "{log}");
+    let (history, out) = (folder.join("history"), folder.join("out"));
+    let mut merge = script("nightly-merge", &[text(&history), text(&out), text(&state.join("farm.db"))]);
+    merge.env("RUN_ID", run_id);
+    let (code, log) = output(merge);
+    assert_eq!(code, Some(0), "{log}");
+    let run: Value = serde_json::from_str(&std::fs::read_to_string(out.join("run.json")).unwrap()).unwrap();
+    assert_eq!((run["state"].as_str(), run["run_id"].as_str()), (Some("complete"), Some(run_id)), "{run}");
+    assert_eq!(run["planned"].as_u64(), Some(expected.len() as u64), "{run}");
+    let results = crate::setup::modelfarm(&history).args(["query", "results", "--format", "json"]).output().unwrap();
+    let results: Vec<Value> = serde_json::from_slice(&results.stdout).unwrap();
+    assert_eq!(results.iter().filter_map(|row| row["model"].as_str()).collect::<BTreeSet<_>>(), expected);
 }
 
 #[test]
