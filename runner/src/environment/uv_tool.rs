@@ -107,9 +107,15 @@ async fn pip_install(
     if let Some(target) = target {
         arguments.extend(["--target".as_ref(), target.as_os_str()]);
     }
-    run_python(python, &arguments, settings, folder)
-        .await
-        .map_err(|stderr| uv_failure::explain("get uv with pip", &stderr, folder, &python.full_version))
+    run_python(python, &arguments, settings, folder).await.map_err(|stderr| {
+        match (uv_failure::explain("get uv with pip", &stderr, folder, &python.full_version), &settings.index_url) {
+            // Not every pip says where it looked.
+            (EnvironmentError::Network { step, detail }, Some(index)) if !detail.contains("://") => {
+                EnvironmentError::Network { step, detail: format!("{index}; {detail}") }
+            }
+            (error, _) => error,
+        }
+    })
 }
 
 /// Runs Python; the error is what it printed.
