@@ -1,6 +1,5 @@
 """Padding: the second text of a batch is shorter, and what stands in its place must change nothing that is judged."""
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -8,8 +7,16 @@ import torch
 from modelfarm_worker.call import Call
 
 _MASK, _IDS = "attention_mask", "input_ids"
-# By what share of the change at padded positions real ones may change: they are rounded with other tokens beside them.
-_ROUNDING = 0.05
+# What else has a place for each token of the text.
+_BESIDE_TEXT = (
+    "bbox",
+    "cross_attention_mask",
+    "image_attention_mask",
+    "image_embeds_position_mask",
+    "mm_token_type_ids",
+    "moe_mm_token_type_ids",
+    "token_type_ids",
+)
 
 Tensors = dict[str, torch.Tensor]
 
@@ -44,45 +51,45 @@ def padded_places(inputs: Tensors, shape: tuple[int, ...]) -> torch.Tensor | Non
 
 
 def report(inputs: Tensors, run: Callable[[Tensors], Tensors], outputs: Tensors) -> list[dict[str, object]]:
-    """For each mask that leaves out something, the leaves of `outputs` whose padded positions only show the padding.
+    """For each mask that leaves out something, the leaves of `outputs` that have a place for each of its positions.
 
-    It is seen, not guessed by names and lengths: the model runs again with other tokens in these places. A leaf that
-    changes there and nowhere else is such a one. Where the real positions change too, the model does not mask, and
-    every position is a result like any other.
+    It is seen, not guessed by names and lengths: the model runs once more on a text that is one token shorter, and a
+    leaf that is as long as the text becomes shorter with it. A picture's patches and a decoder's tokens do not, though
+    there may be as many of them.
     """
     found: list[dict[str, object]] = []
     for name, mask in inputs.items():
-        ids_name = name.removesuffix(_MASK) + _IDS
-        ids = inputs.get(ids_name)
+        prefix = name.removesuffix(_MASK)
+        ids = inputs.get(prefix + _IDS)
         if name.split(".")[-1] != _MASK or ids is None or mask.dim() != 2 or ids.shape != mask.shape:
             continue
         if bool(mask.all()) or not bool(mask.any(dim=1).all()):
             continue
         try:
-            others = run({**inputs, ids_name: _other_padding(ids, mask)})
+            others = run({**inputs, **_shorter(inputs, prefix, mask)})
         except Exception as error:
             # All positions are judged then.
             print(f"padding of {name} not told: {type(error).__name__}: {error}")
             continue
-        leaves = [leaf for leaf, value in outputs.items() if leaf in others and _follows(value, others[leaf], mask)]
+        batch, length = mask.shape
+        leaves = [
+            leaf
+            for leaf, value in outputs.items()
+            if value.shape[:2] == (batch, length) and leaf in others and others[leaf].shape[:2] == (batch, length - 1)
+        ]
         found.append({"mask": name, "leaves": leaves})
     return found
 
 
-def _other_padding(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Ordinary tokens of each row's own text, from before the one that may end it."""
-    others = ids.clone()
-    for row, real in zip(others, mask.bool(), strict=True):
-        text = row[real]
-        row[~real] = text[-2] if len(text) > 1 else text[-1]
-    return others
-
-
-def _follows(value: torch.Tensor, other: torch.Tensor, mask: torch.Tensor) -> bool:
-    if value.shape[:2] != mask.shape or value.shape != other.shape or value.numel() == 0:
-        return False
-    change = (value.double() - other.double()).abs().reshape(*mask.shape, -1).amax(dim=2)
-    # What is no number in both runs has a difference that is none either.
-    change = change.nan_to_num(nan=float("inf"), posinf=float("inf"))
-    padded, real = change[mask == 0].max().item(), change[mask != 0].max().item()
-    return padded > 0 and math.isfinite(real) and real <= _ROUNDING * padded
+def _shorter(inputs: Tensors, prefix: str, mask: torch.Tensor) -> Tensors:
+    """What belongs to a text without one column: padding of one row and ordinary text of the others. Their last token
+    stays where that is possible, as some models look for the one that ends a text."""
+    columns = (mask == 0).any(dim=0).nonzero().flatten().tolist()
+    dropped = columns[-2] if len(columns) > 1 else columns[-1]
+    kept = torch.tensor([column for column in range(mask.shape[1]) if column != dropped])
+    names = [prefix + name for name in (_IDS, _MASK, *_BESIDE_TEXT)]
+    return {
+        name: inputs[name].index_select(1, kept)
+        for name in names
+        if name in inputs and inputs[name].shape[:2] == mask.shape
+    }

@@ -149,8 +149,8 @@ def test_a_leaf_of_the_same_shape_by_accident_is_not_told():
     assert report(inputs, run, outputs)[0]["leaves"] == ["last_hidden_state"]
 
 
-class Unmasked(PreTrainedModel):
-    """Takes a mask and makes nothing of it."""
+class Hidden(PreTrainedModel):
+    """Shows nothing of what is padded, as models do that multiply their embeddings with the mask."""
 
     config_class = PretrainedConfig
 
@@ -158,16 +158,28 @@ class Unmasked(PreTrainedModel):
         super().__init__(PretrainedConfig(vocab_size=64))
         self.embedding = torch.nn.Embedding(64, 8)
 
-    def forward(self, input_ids, attention_mask=None):
-        hidden = self.embedding(input_ids)
-        return {"hidden": hidden + hidden.sum(dim=1, keepdim=True)}
+    def forward(self, input_ids, attention_mask=None, token_type_ids=None):
+        return {"hidden": self.embedding(input_ids) * attention_mask[..., None]}
 
 
-def test_where_nothing_is_masked_every_place_is_a_result():
-    model = Unmasked()
+def test_places_are_told_also_where_padding_shows_nothing():
+    model = Hidden()
     inputs = inputs_of(model, "forward")
     assert inputs["attention_mask"].sum() == 28
-    assert report(inputs, lambda values: model(**values), model(**inputs))[0]["leaves"] == []
+    told = report(inputs, lambda values: model(**values), model(**inputs))
+    assert told == [{"mask": "attention_mask", "leaves": ["hidden"]}]
+
+
+def test_nothing_is_told_where_nothing_is_padded_or_no_shorter_text_can_be_run():
+    model = Hidden()
+    inputs = inputs_of(model, "forward")
+    whole = {**inputs, "attention_mask": torch.ones_like(inputs["attention_mask"])}
+    assert report(whole, lambda values: model(**values), model(**inputs)) == []
+
+    def refuse(values):
+        raise ValueError("sixteen tokens or none")
+
+    assert report(inputs, refuse, model(**inputs)) == []
 
 
 def test_a_model_that_pools_at_the_last_token_finds_it():
@@ -178,14 +190,3 @@ def test_a_model_that_pools_at_the_last_token_finds_it():
     assert inputs["input_ids"][1, 11] == END
     alone = model(input_ids=inputs["input_ids"][1:, :12]).logits
     assert torch.allclose(model(**inputs).logits[1:], alone, atol=1e-6)
-
-
-def test_numbers_that_are_none_are_told_where_only_padding_has_them():
-    inputs = {"input_ids": torch.tensor([[1, 2, 3], [4, 5, 0]]), "attention_mask": torch.tensor([[1, 1, 1], [1, 1, 0]])}
-
-    def run(values):
-        hidden = values["input_ids"][..., None].double()
-        padded = hidden.masked_fill(values["attention_mask"][..., None] == 0, torch.nan)
-        return {"at_padding": padded, "everywhere": torch.full_like(hidden, torch.nan)}
-
-    assert report(inputs, run, run(inputs)) == [{"mask": "attention_mask", "leaves": ["at_padding"]}]
