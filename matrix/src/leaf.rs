@@ -17,6 +17,9 @@ pub struct LeafStatistics {
     pub kind: LeafKind,
     /// Number of elements that enter the sums.
     pub count: u64,
+    /// Elements that are not judged: those at padded positions, and generated ones behind a choice that differs.
+    #[serde(default)]
+    pub left_out: u64,
     /// Σ ref².
     pub sum_ref_squared: f64,
     /// Σ device².

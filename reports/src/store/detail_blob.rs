@@ -28,6 +28,9 @@ struct StoredLeaf {
     dtype: String,
     kind: LeafKind,
     count: u64,
+    // Blobs of before know no such thing.
+    #[serde(default)]
+    left_out: u64,
     #[serde(with = "any_real")]
     sum_ref_squared: f64,
     #[serde(with = "any_real")]

@@ -417,6 +417,7 @@ fn leaf(name: &str, shape: &[u64], yardstick_rmse: f64, ratio: f64) -> LeafStati
         dtype: "F32".into(),
         kind: LeafKind::Distance,
         count,
+        left_out: 0,
         sum_ref_squared: n * 0.04,
         sum_device_squared: n * 0.04,
         sum_ref: 0.0,

@@ -95,6 +95,7 @@ pub fn leaf() -> LeafStatistics {
         dtype: "F32".into(),
         kind: LeafKind::Distance,
         count: 256,
+        left_out: 0,
         sum_ref_squared: 120.25,
         sum_device_squared: 120.5,
         sum_ref: 1.5,
@@ -125,7 +126,7 @@ fn real() -> impl Strategy<Value = f64> {
 
 fn any_leaf() -> impl Strategy<Value = LeafStatistics> {
     let sums = prop::array::uniform11(real());
-    (any::<String>(), prop::collection::vec(any::<u64>(), 0..4), any::<[u64; 3]>(), sums, option::of(real()), any::<bool>())
+    (any::<String>(), prop::collection::vec(any::<u64>(), 0..4), any::<[u64; 4]>(), sums, option::of(real()), any::<bool>())
         .prop_map(|(name, shape, counts, sums, optional, exact)| {
             let [a, b, c, d, e, f, g, h, i, j, k] = sums;
             LeafStatistics {
@@ -134,6 +135,7 @@ fn any_leaf() -> impl Strategy<Value = LeafStatistics> {
                 dtype: "BF16".into(),
                 kind: if exact { LeafKind::Exact } else { LeafKind::Distance },
                 count: counts[0],
+                left_out: counts[3],
                 sum_ref_squared: a,
                 sum_device_squared: b,
                 sum_ref: c,

@@ -22,7 +22,7 @@ use super::context::Context;
 use super::reference_cache::{Reference, ReferenceFiles, ReferenceQuestion};
 use super::worker_pool::{Code, Worker};
 use crate::hub::{Snapshot, download_snapshot};
-use crate::judge::{self, JudgeFiles, Question, Role};
+use crate::judge::{self, JudgeFiles, Padding, Question, Role};
 use crate::worker::job::{self, JobLimits, JobReport};
 use crate::worker::protocol::{PROTOCOL, Request, RequestKind, RequestedModel};
 
@@ -235,8 +235,9 @@ impl ModelRun<'_> {
             path("repeat")?,
         );
         let (question, policy, judged) = (Question::from(case), context.policy.clone(), kept.clone());
+        let padding = Padding::of(&kept.inputs, &report.facts);
         let health = tokio::task::spawn_blocking(move || {
-            judge::reference_health(&judged.reference, &repeat, &judged.yardstick, &question, &policy)
+            judge::reference_health(&judged.reference, &repeat, &judged.yardstick, padding.as_ref(), &question, &policy)
         })
         .await;
         match health {
@@ -391,6 +392,7 @@ impl ModelRun<'_> {
             yardstick: reference.yardstick.clone(),
             repeat: None,
             outputs,
+            padding: reference.padding(),
         };
         let (question, policy) = (Question::from(case), context.policy.clone());
         let judgement = tokio::task::spawn_blocking(move || judge::judge(&judged, &question, &policy)).await;

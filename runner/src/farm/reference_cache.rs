@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::judge::Padding;
+
 /// Everything that can change a reference.
 #[derive(Debug, Clone)]
 pub struct ReferenceQuestion<'a> {
@@ -55,6 +57,13 @@ pub struct Reference {
     pub inputs_hash: String,
     /// What the worker reported.
     pub facts: Map<String, Value>,
+}
+
+impl Reference {
+    /// What of its inputs is padded, by what the worker reported.
+    pub fn padding(&self) -> Option<Padding> {
+        Padding::of(&self.inputs, &self.facts)
+    }
 }
 
 #[derive(Serialize, Deserialize)]

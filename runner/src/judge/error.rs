@@ -6,6 +6,8 @@ use std::path::PathBuf;
 /// Which of the files that are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
+    /// What the model is called with.
+    Inputs,
     /// The CPU's outputs in float64.
     Reference,
     /// The same once more.
@@ -19,6 +21,7 @@ pub enum Role {
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Role::Inputs => "inputs",
             Role::Reference => "reference",
             Role::Repeat => "repeat",
             Role::Yardstick => "yardstick",

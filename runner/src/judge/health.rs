@@ -6,6 +6,7 @@ use modelfarm_matrix::outcome::Outcome;
 use super::error::{JudgeError, Role};
 use super::measure;
 use super::noise::{Noise, Scales};
+use super::padding::{PaddedLeaves, Padding};
 use super::policy::Policy;
 use super::question::Question;
 use super::statistics::{Files, shown};
@@ -26,7 +27,7 @@ pub struct Unhealthy {
 /// Checks a reference against its repetition and its yardstick. None is healthy.
 ///
 /// It is `nondeterministic` where the repetition differs by more than a share of the legitimate noise, and a `reference_error`
-/// where it does not fit the yardstick or no leaf could tell right from wrong.
+/// where it does not fit the yardstick or no leaf could tell right from wrong. Neither is asked of padded positions.
 ///
 /// # Errors
 /// Where a file cannot be read.
@@ -34,9 +35,11 @@ pub fn reference_health(
     reference: &Path,
     repeat: &Path,
     yardstick: &Path,
+    padding: Option<&Padding>,
     question: &Question,
     policy: &Policy,
 ) -> Result<Option<Unhealthy>, JudgeError> {
+    let padded = PaddedLeaves::read(padding)?;
     // What could not pass if the target did exactly what the CPU does at its dtype could never pass.
     let mut files = open(reference, yardstick, Role::Yardstick, yardstick)?;
     let leaves = match structure::same_leaves(&files) {
@@ -45,7 +48,7 @@ pub fn reference_health(
             return Ok(Some(Unhealthy { outcome: Outcome::ReferenceError, message }));
         }
     };
-    let (statistics, flip) = measure(&mut files, &leaves)?;
+    let (statistics, flip) = measure(&mut files, &leaves, &padded)?;
     let decision = verdict::decide(&statistics, flip.as_ref(), question, policy);
     if !matches!(decision.outcome, Outcome::Pass | Outcome::InconclusiveTie) {
         let message = decision.message.unwrap_or_default();
@@ -58,7 +61,7 @@ pub fn reference_health(
         Ok(leaves) => leaves,
         Err(message) => return nondeterministic(message),
     };
-    let (statistics, _) = measure(&mut files, &leaves)?;
+    let (statistics, _) = measure(&mut files, &leaves, &padded)?;
     let scales = Scales::of(&statistics, question);
     let differing = statistics.iter().find_map(|leaf| difference(leaf, &scales, question, policy));
     differing.map_or(Ok(None), nondeterministic)

@@ -5,6 +5,7 @@
 //! structure            the same leaves, shapes and dtypes?
 //! element, sums,       one pass over the numbers -> LeafStatistics
 //!   logits, statistics
+//! padding              positions that are left out
 //! ties                 discrete choices that differ, and how sure the reference was of them
 //! noise, gates,        LeafStatistics -> an outcome, by a versioned policy; pure
 //!   verdict
@@ -22,6 +23,7 @@ mod gates;
 mod health;
 mod logits;
 mod noise;
+mod padding;
 mod policy;
 mod question;
 mod statistics;
@@ -41,12 +43,14 @@ use modelfarm_matrix::outcome::Outcome;
 
 pub use error::{JudgeError, Problem, Role};
 pub use health::{Unhealthy, reference_health};
+pub use padding::Padding;
 pub use policy::Policy;
 pub use question::Question;
 pub use ties::{Flip, Place};
 pub use verdict::Decision;
 
-use statistics::{Files, SameLeaf};
+use padding::PaddedLeaves;
+use statistics::{Files, RowFilter, SameLeaf};
 use structure::Unlike;
 use tensors::TensorFile;
 use ties::Generation;
@@ -63,6 +67,8 @@ pub struct JudgeFiles {
     pub repeat: Option<PathBuf>,
     /// The target's outputs.
     pub outputs: PathBuf,
+    /// What is padded in the inputs that all of them were made from, if anything.
+    pub padding: Option<Padding>,
 }
 
 /// What the judge found.
@@ -101,11 +107,12 @@ impl Judgement {
 /// Where a file is missing, is no regular file, or is no valid safetensors; [`JudgeError::role`] says whose it is.
 pub fn judge(files: &JudgeFiles, question: &Question, policy: &Policy) -> Result<Judgement, JudgeError> {
     if let Some(repeat) = &files.repeat {
-        let health = reference_health(&files.reference, repeat, &files.yardstick, question, policy)?;
+        let health = reference_health(&files.reference, repeat, &files.yardstick, files.padding.as_ref(), question, policy)?;
         if let Some(Unhealthy { outcome, message }) = health {
             return Ok(Judgement::without_statistics(outcome, message, policy));
         }
     }
+    let padded = PaddedLeaves::read(files.padding.as_ref())?;
     let mut files = Files {
         reference: TensorFile::open(Role::Reference, &files.reference)?,
         yardstick: TensorFile::open(Role::Yardstick, &files.yardstick)?,
@@ -120,7 +127,7 @@ pub fn judge(files: &JudgeFiles, question: &Question, policy: &Policy) -> Result
             return Ok(Judgement::without_statistics(Outcome::ShapeMismatch, message, policy));
         }
     };
-    let (leaves, flip) = measure(&mut files, &leaves)?;
+    let (leaves, flip) = measure(&mut files, &leaves, &padded)?;
     let Decision { outcome, message, metrics } = verdict::decide(&leaves, flip.as_ref(), question, policy);
     Ok(Judgement { outcome, message, leaves, flip, metrics, policy_version: policy.version })
 }
@@ -133,20 +140,29 @@ pub fn rejudge(leaves: &[LeafStatistics], flip: Option<&Flip>, question: &Questi
 }
 
 /// Every leaf's statistics, and the flip with the least excuse.
-fn measure(files: &mut Files, leaves: &[SameLeaf]) -> Result<(Vec<LeafStatistics>, Option<Flip>), JudgeError> {
+fn measure(
+    files: &mut Files,
+    leaves: &[SameLeaf],
+    padded: &PaddedLeaves,
+) -> Result<(Vec<LeafStatistics>, Option<Flip>), JudgeError> {
     let generation = Generation::read(files, leaves)?;
     let mut measured = Vec::with_capacity(leaves.len());
     let mut flips = Vec::new();
     for leaf in leaves {
+        let rows = padded.of(leaf);
+        let part = rows.as_ref().map(|rows| |row: usize| rows.part(row));
+        let filter: RowFilter = part.as_ref().map(|part| part as _);
         measured.push(match (leaf.kind(), &generation) {
             (LeafKind::Distance, Some(generation)) if leaf.name == "logits" => generation.logits_statistics(files)?,
-            (LeafKind::Distance, _) => statistics::distance(files, leaf, None)?,
-            (LeafKind::Exact, generation) => {
-                let (statistics, shared) = statistics::exact(files, leaf)?;
-                match generation {
-                    Some(generation) if leaf.name == "tokens" => flips.extend(generation.worst_flip(files)?),
-                    _ => flips.extend(ties::without_margin(&statistics, shared)),
-                }
+            (LeafKind::Distance, _) => statistics::distance(files, leaf, filter)?,
+            // Tokens that were made have no padding, whatever stood before them.
+            (LeafKind::Exact, Some(generation)) if leaf.name == "tokens" => {
+                flips.extend(generation.worst_flip(files)?);
+                statistics::exact(files, leaf, None)?.0
+            }
+            (LeafKind::Exact, _) => {
+                let (statistics, shared) = statistics::exact(files, leaf, filter)?;
+                flips.extend(ties::without_margin(&statistics, shared));
                 statistics
             }
         });

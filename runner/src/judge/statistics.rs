@@ -33,8 +33,30 @@ pub(crate) struct SameLeaf {
     pub(crate) outputs: Leaf,
 }
 
-/// Which rows count, by their number; all of them where there is no filter.
-pub(crate) type RowFilter<'a> = Option<&'a dyn Fn(usize) -> bool>;
+/// What of a row (along the innermost dimension) counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part<'a> {
+    Whole,
+    Nothing,
+    /// The elements that are marked; there is a mark for each.
+    Places(&'a [bool]),
+}
+
+impl Part<'_> {
+    /// The elements of a row that count.
+    fn of<'r, T: Copy>(self, row: &'r [T]) -> Cow<'r, [T]> {
+        match self {
+            Part::Whole => Cow::Borrowed(row),
+            Part::Nothing => Cow::Borrowed(&[]),
+            Part::Places(marks) => {
+                Cow::Owned(row.iter().zip(marks).filter_map(|(value, counts)| counts.then_some(*value)).collect())
+            }
+        }
+    }
+}
+
+/// What counts of each row, by its number; all of it where there is no filter.
+pub(crate) type RowFilter<'a> = Option<&'a dyn Fn(usize) -> Part<'a>>;
 
 impl SameLeaf {
     /// How it is judged.
@@ -55,6 +77,7 @@ impl SameLeaf {
             dtype: self.outputs.dtype.to_string(),
             kind: self.kind(),
             count: 0,
+            left_out: 0,
             sum_ref_squared: 0.0,
             sum_device_squared: 0.0,
             sum_ref: 0.0,
@@ -74,14 +97,16 @@ impl SameLeaf {
     }
 }
 
-/// Statistics of a floating leaf, over the rows (along the innermost dimension) that `rows` lets through.
+/// Statistics of a floating leaf, over what `rows` lets through.
 pub(crate) fn distance(files: &mut Files, leaf: &SameLeaf, rows: RowFilter) -> Result<LeafStatistics, JudgeError> {
     let limit = leaf.limit();
     let mut sums = Sums::default();
     let mut agreement = RowAgreement::default();
     let row = leaf.outputs.last_dimension();
-    let by_row = rows.is_some() || (is_logits(&leaf.name) && (2..=LONGEST_ROW).contains(&row));
-    let piece = if by_row { row * (PIECE / row.max(1)).max(1) } else { PIECE };
+    let agrees = is_logits(&leaf.name) && (2..=LONGEST_ROW).contains(&row);
+    let by_row = rows.is_some() || agrees;
+    let piece = if by_row { whole_rows(row) } else { PIECE };
+    let mut judged = 0;
     let (mut reference, mut yardstick, mut device) = (Vec::new(), Vec::new(), Vec::new());
     let mut start = 0;
     while start < leaf.outputs.count {
@@ -92,17 +117,27 @@ pub(crate) fn distance(files: &mut Files, leaf: &SameLeaf, rows: RowFilter) -> R
         if by_row {
             let triples = reference.chunks(row).zip(yardstick.chunks(row)).zip(device.chunks(row));
             for (place, ((reference, yardstick), device)) in triples.enumerate() {
-                if rows.is_none_or(|wanted| wanted(start / row + place)) {
-                    sums.add(reference, yardstick, device, limit);
-                    agreement.add(reference, device, limit);
+                let part = rows.map_or(Part::Whole, |part_of| part_of(start / row + place));
+                let (reference, yardstick, device) = (part.of(reference), part.of(yardstick), part.of(device));
+                judged += device.len();
+                sums.add(&reference, &yardstick, &device, limit);
+                if agrees {
+                    agreement.add(&reference, &device, limit);
                 }
             }
         } else {
+            judged += count;
             sums.add(&reference, &yardstick, &device, limit);
         }
         start += count;
     }
-    Ok(with_sums(leaf.blank(), &sums, &agreement))
+    let statistics = with_sums(leaf.blank(), &sums, &agreement);
+    Ok(LeafStatistics { left_out: (leaf.outputs.count - judged) as u64, ..statistics })
+}
+
+/// Elements read at once where rows must not be cut.
+fn whole_rows(row: usize) -> usize {
+    row * (PIECE / row.max(1)).max(1)
 }
 
 fn with_sums(blank: LeafStatistics, sums: &Sums, agreement: &RowAgreement) -> LeafStatistics {
@@ -129,17 +164,27 @@ fn with_sums(blank: LeafStatistics, sums: &Sums, agreement: &RowAgreement) -> Le
     }
 }
 
-/// Statistics of a leaf that is compared exactly, and how many of the unequal elements are the yardstick's too.
-pub(crate) fn exact(files: &mut Files, leaf: &SameLeaf) -> Result<(LeafStatistics, u64), JudgeError> {
+/// Statistics of a leaf that is compared exactly, over what `rows` lets through, and how many of the unequal elements are the
+/// yardstick's too.
+pub(crate) fn exact(files: &mut Files, leaf: &SameLeaf, rows: RowFilter) -> Result<(LeafStatistics, u64), JudgeError> {
     let mut sums = Sums::default();
-    let (mut unequal, mut shared) = (0, 0);
+    let (mut unequal, mut shared, mut judged) = (0, 0, 0);
+    let row = leaf.outputs.last_dimension();
+    let piece = if rows.is_some() { whole_rows(row) } else { PIECE };
     let (mut reference, mut yardstick, mut device) = (Vec::new(), Vec::new(), Vec::new());
     let mut start = 0;
     while start < leaf.outputs.count {
-        let count = PIECE.min(leaf.outputs.count - start);
+        let count = piece.min(leaf.outputs.count - start);
         files.reference.read_integers(&leaf.reference, start, count, &mut reference)?;
         files.yardstick.read_integers(&leaf.yardstick, start, count, &mut yardstick)?;
         files.outputs.read_integers(&leaf.outputs, start, count, &mut device)?;
+        if let Some(part_of) = rows {
+            for values in [&mut reference, &mut yardstick, &mut device] {
+                let parts = values.chunks(row).enumerate().map(|(place, values)| part_of(start / row + place).of(values));
+                *values = parts.collect::<Vec<_>>().concat();
+            }
+        }
+        judged += device.len();
         for ((reference, yardstick), device) in reference.iter().zip(&yardstick).zip(&device) {
             unequal += u64::from(reference != device);
             shared += u64::from(reference != device && yardstick == device);
@@ -149,7 +194,7 @@ pub(crate) fn exact(files: &mut Files, leaf: &SameLeaf) -> Result<(LeafStatistic
         start += count;
     }
     let statistics = with_sums(leaf.blank(), &sums, &RowAgreement::default());
-    Ok((LeafStatistics { unequal, ..statistics }, shared))
+    Ok((LeafStatistics { unequal, left_out: (leaf.outputs.count - judged) as u64, ..statistics }, shared))
 }
 
 /// A leaf's name for a message.

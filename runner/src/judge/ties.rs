@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use modelfarm_matrix::leaf::LeafStatistics;
 
 use super::error::JudgeError;
-use super::statistics::{self, Files, SameLeaf};
+use super::statistics::{self, Files, Part, SameLeaf};
 use super::tensors::{Leaf, TensorFile};
 
 /// More tokens than any workload makes.
@@ -116,7 +116,9 @@ impl<'a> Generation<'a> {
                 flips.into_iter().flatten().min().unwrap_or(self.steps)
             })
             .collect();
-        let comparable = |row: usize| row / self.batch <= last[row % self.batch];
+        let comparable = |row: usize| {
+            if row / self.batch <= last[row % self.batch] { Part::Whole } else { Part::Nothing }
+        };
         statistics::distance(files, self.logits, Some(&comparable))
     }
 

@@ -131,8 +131,9 @@ fn described(leaf: &LeafStatistics) -> String {
     format!("leaf `{}` {}{:?}", shown(&leaf.name), leaf.dtype, leaf.shape)
 }
 
+/// How many elements of a leaf are judged.
 fn elements(leaf: &LeafStatistics) -> u64 {
-    leaf.shape.iter().product()
+    leaf.shape.iter().product::<u64>().saturating_sub(leaf.left_out)
 }
 
 fn and_others(failing: usize, of: usize) -> String {

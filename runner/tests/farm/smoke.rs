@@ -6,6 +6,7 @@ use std::path::Path;
 use modelfarm_matrix::axes::{Mode, Workload};
 use modelfarm_matrix::fault::Fault;
 use modelfarm_matrix::outcome::Outcome;
+use modelfarm_reports::rows::ResultRow;
 use serde_json::Value;
 
 use crate::setup::{TestFarm, one_at_a_time, state_dir, text};
@@ -113,6 +114,15 @@ fn a_model_passes_in_every_mode_workload_and_dtype() {
         }
     }
     assert_eq!(farm.latest_run().state.as_str(), "complete");
+    // One of the two texts is shorter, and what stands behind it is no result.
+    let is_text = |row: &&ResultRow| row.model.as_str() == "zoo/tiny-llama" && row.workload == Workload::Forward;
+    let case = rows.iter().find(is_text).unwrap().case_id.to_string();
+    let shown: Vec<Value> = serde_json::from_str(&farm.expect(0, &["show", &case, "--format", "json"])).unwrap();
+    let logits = &shown[0]["leaves"][0];
+    let shape: Vec<u64> = serde_json::from_value(logits["shape"].clone()).unwrap();
+    let (judged, left_out) = (logits["count"].as_u64().unwrap(), logits["left_out"].as_u64().unwrap());
+    assert_eq!(judged + left_out, shape.iter().product::<u64>(), "{logits}");
+    assert!(left_out > 0 && left_out < judged && left_out % shape[2] == 0, "{logits}");
 }
 
 #[test]

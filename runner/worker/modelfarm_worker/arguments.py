@@ -71,7 +71,10 @@ def _image_places(call: Call) -> torch.Tensor | None:
         return None
     places = torch.zeros_like(call.inputs["input_ids"])
     count = call.number("latent_query_num") or 1
-    places[:, 1 : 1 + count] = 1
+    mask = call.inputs.get("attention_mask")
+    for row, place in enumerate(places):
+        begin = 0 if mask is None else int(mask[row].argmax())
+        place[begin + 1 : begin + 1 + count] = 1
     return places
 
 

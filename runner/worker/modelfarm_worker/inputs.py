@@ -10,9 +10,10 @@ from modelfarm_worker.call import Call, find_number, is_required
 from modelfarm_worker.labels import make_labels
 from modelfarm_worker.media import add_images_and_videos, image_token_ids
 from modelfarm_worker.model import RequestError
+from modelfarm_worker.padding import is_padded, pads_left, stack
 from modelfarm_worker.series import add_series
 from modelfarm_worker.sound import add_sounds, audio_token_ids
-from modelfarm_worker.text import BATCH, SEQUENCE_LENGTH, TextIds, position_limit
+from modelfarm_worker.text import SEQUENCE_LENGTH, TextIds, position_limit
 
 # What `mm_token_type_ids` says of a token.
 _IMAGE, _AUDIO = 1, 3
@@ -39,7 +40,7 @@ def make_inputs(
         and call.takes("decoder_input_ids")
         and getattr(model.config, "is_encoder_decoder", False)
     ):
-        _add_text(call)
+        _add_text(call, workload)
     add_other_arguments(call)
     if (
         call.takes("decoder_input_ids")
@@ -61,17 +62,19 @@ def make_inputs(
     return call.inputs, call.sources
 
 
-def _add_text(call: Call) -> None:
+def _add_text(call: Call, workload: str) -> None:
     text = TextIds(call.config, call.path, call.trust, _embeddings(call))
-    ids, source = text.make(call.generator)
+    codebooks = _codebooks(call)
+    rows, source = text.make(call.generator, ragged=is_padded(call) and codebooks is None)
     if call.takes("num_delay_tokens"):
         # Text and sound run side by side.
         places = call.features("get_audio_features")
-        ids = ids[:, :places] if places else ids
-    image, audio = image_token_ids(call), audio_token_ids(call)
-    if image or audio:
-        block = torch.tensor(image + audio).expand(BATCH, -1)
-        ids = torch.cat([ids[:, :1], block, ids[:, 1:]], dim=1)
+        rows = [row[:places] for row in rows] if places else rows
+    block = image_token_ids(call) + audio_token_ids(call)
+    if block:
+        rows = [torch.cat([row[:1], torch.tensor(block), row[1:]]) for row in rows]
+    ids, mask = stack(rows, text.padding_token(block), pads_left(call, workload))
+    if block:
         kinds = torch.zeros_like(ids)
         for token, kind in ((_token(call, "image"), _IMAGE), (_token(call, "audio"), _AUDIO)):
             if token is not None:
@@ -79,16 +82,16 @@ def _add_text(call: Call) -> None:
         for name in ("mm_token_type_ids", "token_type_ids", "moe_mm_token_type_ids"):
             if call.takes(name):
                 call.add(name, kinds)
-    codebooks = _codebooks(call)
     if codebooks:
         # One column of the text and one for each codebook of the sound.
         ids = torch.stack([text.random(call.generator, ids.shape[1]) for _ in range(codebooks)], dim=-1)
     call.add("input_ids", ids, source)
     if call.takes("attention_mask"):
-        call.add("attention_mask", torch.ones(tuple(ids.shape[:2]), dtype=torch.long), source)
+        call.add("attention_mask", mask, source)
     if call.takes("bbox"):
         corner = torch.randint(0, 500, (*ids.shape, 2), generator=call.generator)
-        call.add("bbox", torch.cat([corner, corner + 100], dim=-1))
+        # No box where there is no text.
+        call.add("bbox", torch.cat([corner, corner + 100], dim=-1) * mask[..., None])
 
 
 def _token(call: Call, kind: str) -> int | None:

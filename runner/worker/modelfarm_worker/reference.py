@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from modelfarm_worker import leaves
+from modelfarm_worker import leaves, padding
 from modelfarm_worker.child import Reporter
 from modelfarm_worker.harness import make_inputs
 from modelfarm_worker.inputs import convert_floating
@@ -43,6 +43,9 @@ def run_reference(request: dict[str, Any], reporter: Reporter) -> None:
     changes_parameters = request["workload"] == "train-step"
     with matmul_precision(request["precision"] if dtype == torch.float32 else "highest"):
         yardstick = run(copy.deepcopy(model) if changes_parameters else model, inputs)
+        if request["workload"] == "forward":
+            # Other workloads have no leaves with a place for each token of the inputs.
+            reporter.facts(padding=padding.report(inputs, lambda values: run(model, values), yardstick))
     files["yardstick"] = leaves.write(yardstick, out, "yardstick")
     del yardstick
 

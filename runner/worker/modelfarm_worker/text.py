@@ -32,18 +32,27 @@ class TextIds:
         self._trust = trust_remote_code
         self._embeddings = embeddings
 
-    def make(self, generator: torch.Generator) -> tuple[torch.Tensor, str]:
-        """Ids of shape (batch, sequence) and where they come from."""
+    def make(self, generator: torch.Generator, ragged: bool) -> tuple[list[torch.Tensor], str]:
+        """A row of ids for each sample, and where they come from. Of `ragged` rows the last is a quarter shorter."""
         length = min(SEQUENCE_LENGTH, position_limit(self._text_config))
-        ids = self._from_tokenizer(length)
-        if ids is not None:
-            return ids, "tokenizer"
-        ids = self.random(generator, length)
+        rows = self._from_tokenizer(length, ragged)
+        if rows is not None:
+            return rows, "tokenizer"
+        rows = list(self.random(generator, length))
+        if ragged:
+            rows[-1] = rows[-1][: _shorter(length)]
         # Models that pool at the end-of-sequence token need exactly one in each row, and others do not mind.
         end = _as_id(getattr(self._text_config, "eos_token_id", None))
         if end is not None and end < self.vocabulary:
-            ids[:, -1] = end
-        return ids, "configuration"
+            for row in rows:
+                row[-1] = end
+        return rows, "configuration"
+
+    def padding_token(self, forbidden: list[int]) -> int:
+        """What stands where a row has no text: the configuration's own token, else any that means nothing else here."""
+        told = [_as_id(getattr(config, "pad_token_id", None)) for config in (self._text_config, self._config)]
+        candidates = [token for token in told if token is not None] + list(range(self.vocabulary))
+        return next((token for token in candidates if token < self.vocabulary and token not in forbidden), 0)
 
     def random(self, generator: torch.Generator, length: int) -> torch.Tensor:
         """Ordinary tokens only: special ones make some models do other things than computing."""
@@ -63,24 +72,28 @@ class TextIds:
             raise ValueError(f"{type(self._text_config).__name__} says no vocab_size, which token ids need")
         return size
 
-    def _from_tokenizer(self, length: int) -> torch.Tensor | None:
+    def _from_tokenizer(self, length: int, ragged: bool) -> list[torch.Tensor] | None:
         if self._path is None or not any((self._path / name).exists() for name in _TOKENIZER_FILES):
             return None
         from transformers import AutoTokenizer
 
         try:
             tokenizer = AutoTokenizer.from_pretrained(self._path, local_files_only=True, trust_remote_code=self._trust)
-            rows = [tokenizer(text, truncation=True, max_length=length)["input_ids"] for text in _TEXTS]
+            first = tokenizer(_TEXTS[0], truncation=True, max_length=length)["input_ids"]
+            # Shorter by its own rules, so that a token that ends every text ends this one too.
+            limit = _shorter(len(first)) if ragged else len(first)
+            rows = [first, tokenizer(_TEXTS[1], truncation=True, max_length=limit)["input_ids"][:limit]]
         except Exception as error:
             # A tokenizer that cannot be loaded says nothing about the model: any ids serve the comparison.
             print(f"tokenizer not used: {type(error).__name__}: {error}")
             return None
         shortest = min(len(row) for row in rows)
-        ids = torch.tensor([row[:shortest] for row in rows])
-        if shortest < 2 or int(ids.max()) >= self.vocabulary or int(ids.min()) < 0:
+        if not ragged:
+            rows = [row[:shortest] for row in rows]
+        if shortest < 2 or not all(0 <= token < self.vocabulary for row in rows for token in row):
             print(f"tokenizer not used: its ids do not fit a vocabulary of {self.vocabulary}")
             return None
-        return ids
+        return [torch.tensor(row) for row in rows]
 
 
 def _text_config(config: Any) -> Any:
@@ -111,6 +124,10 @@ def special_ids(config: Any) -> set[int]:
         elif hasattr(value, "model_type"):
             found |= special_ids(value)
     return found
+
+
+def _shorter(length: int) -> int:
+    return length - length // 4
 
 
 def _as_id(value: Any) -> int | None:

@@ -10,6 +10,7 @@ import torch
 
 from modelfarm_worker.leaves import flatten
 from modelfarm_worker.model import RequestError
+from modelfarm_worker.padding import padded_places
 
 NEW_TOKENS = 8
 LEARNING_RATE = 0.1
@@ -157,7 +158,7 @@ def _train_step(model: torch.nn.Module, inputs: Inputs) -> Workload:
         for value in trained.values():
             value.grad = None
         with torch.enable_grad():
-            loss = _loss(model(**inputs, **options))
+            loss = _loss(model(**inputs, **options), inputs)
             loss.backward()
         return loss
 
@@ -176,14 +177,23 @@ def _train_step(model: torch.nn.Module, inputs: Inputs) -> Workload:
     return Workload(warm=backward, run=run)
 
 
-def _loss(output: Any) -> torch.Tensor:
+def _loss(output: Any, inputs: Inputs) -> torch.Tensor:
     loss = getattr(output, "loss", None)
     if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad:
         return loss.reshape(())
     for leaf in flatten(output).values():
         if leaf.is_floating_point() and leaf.requires_grad:
+            leaf = _without_padding(leaf, inputs)
             return leaf.float().square().mean() if leaf.dtype != torch.float64 else leaf.square().mean()
     raise RequestError("the model's output has no floating tensor that depends on its parameters: nothing to train")
+
+
+def _without_padding(leaf: torch.Tensor, inputs: Inputs) -> torch.Tensor:
+    padded = padded_places(inputs, tuple(leaf.shape))
+    if padded is None:
+        return leaf
+    # Of the same shape: how many there are is in no shape on the host.
+    return leaf.masked_fill(padded.reshape(*padded.shape, *[1] * (leaf.dim() - 2)), 0.0)
 
 
 def _switch_dropout_off(model: torch.nn.Module) -> None:

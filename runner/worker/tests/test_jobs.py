@@ -63,7 +63,7 @@ def test_inputs_depend_on_the_seed_alone(run, llama):
     assert inputs["input_ids"].shape == (2, 16)
     assert inputs["input_ids"].min() >= 0
     assert inputs["input_ids"].max() < 64
-    assert bool(inputs["attention_mask"].all())
+    assert inputs["attention_mask"].shape == (2, 16)
 
 
 @pytest.mark.parametrize("mode", ["strict-eager", "compiled"])

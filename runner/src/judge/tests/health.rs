@@ -12,7 +12,7 @@ fn health(bench: &Bench, repeat: &Leaves) -> Option<Unhealthy> {
     let reference = bench.reference.write(folder.path(), "reference");
     let yardstick = bench.yardstick.write(folder.path(), "yardstick");
     let repeat = repeat.write(folder.path(), "repeat");
-    reference_health(&reference, &repeat, &yardstick, &bench.question, &Policy::current()).unwrap()
+    reference_health(&reference, &repeat, &yardstick, None, &bench.question, &Policy::current()).unwrap()
 }
 
 fn outcome(bench: &Bench, change: impl FnOnce(&mut Leaves)) -> Option<Outcome> {
@@ -65,6 +65,7 @@ fn a_judgement_with_a_repetition_asks_for_the_references_health_first() {
         yardstick: bench.yardstick.write(folder.path(), "yardstick"),
         repeat: Some(repeat.write(folder.path(), "repeat")),
         outputs: bench.device.write(folder.path(), "outputs"),
+        padding: None,
     };
     let judgement = judge(&files, &bench.question, &Policy::current()).unwrap();
     assert_eq!(judgement.outcome, Outcome::Nondeterministic);

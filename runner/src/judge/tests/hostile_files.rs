@@ -25,6 +25,7 @@ fn judged(make: impl FnOnce(&Path)) -> Result<Judgement, JudgeError> {
         yardstick: leaves(Stored::F32).write(folder.path(), "yardstick"),
         repeat: None,
         outputs: folder.path().join("outputs.safetensors"),
+        padding: None,
     };
     make(&files.outputs);
     judge(&files, &forward(Dtype::Float32, Precision::Highest), &Policy::current())

@@ -6,17 +6,19 @@ mod gradients;
 mod health;
 mod hostile_files;
 mod numerical_model;
+mod padding;
 mod properties;
 mod special_values;
 mod structure;
 mod tensor_writer;
 
+use std::path::Path;
 use std::sync::LazyLock;
 
 use modelfarm_matrix::axes::{Dtype, Precision, Workload};
 use modelfarm_matrix::outcome::Outcome;
 
-use super::{JudgeError, JudgeFiles, Judgement, Policy, Question, judge, rejudge};
+use super::{JudgeError, JudgeFiles, Judgement, Padding, Policy, Question, judge, rejudge};
 use numerical_model::{Arithmetic, Implementation};
 use tensor_writer::Leaves;
 
@@ -84,11 +86,23 @@ fn judge_leaves(
     question: &Question,
 ) -> Result<Judgement, JudgeError> {
     let folder = tempfile::tempdir().unwrap();
+    judge_in(folder.path(), reference, yardstick, outputs, None, question)
+}
+
+fn judge_in(
+    folder: &Path,
+    reference: &Leaves,
+    yardstick: &Leaves,
+    outputs: &Leaves,
+    padding: Option<Padding>,
+    question: &Question,
+) -> Result<Judgement, JudgeError> {
     let files = JudgeFiles {
-        reference: reference.write(folder.path(), "reference"),
-        yardstick: yardstick.write(folder.path(), "yardstick"),
+        reference: reference.write(folder, "reference"),
+        yardstick: yardstick.write(folder, "yardstick"),
         repeat: None,
-        outputs: outputs.write(folder.path(), "outputs"),
+        outputs: outputs.write(folder, "outputs"),
+        padding,
     };
     let judgement = judge(&files, question, &Policy::current())?;
     assert_eq!(judgement.outcome == Outcome::Pass, judgement.message.is_none());
