@@ -71,21 +71,27 @@ pub enum Wanted {
         tags: Vec<String>,
         /// Models of these architectures; one that no model has asks for none.
         architectures: Vec<String>,
+        /// Of these, only models with one of these ids; none means no such limit.
+        within: Vec<String>,
     },
 }
 
 impl Wanted {
     /// What the demo and the tests need.
     pub fn smoke() -> Self {
-        Self::Some { ids: Vec::new(), tags: vec!["smoke".to_owned()], architectures: Vec::new() }
+        Self::Some { ids: Vec::new(), tags: vec!["smoke".to_owned()], architectures: Vec::new(), within: Vec::new() }
     }
 
-    /// The fixtures that a matrix takes its models from.
-    pub fn of(sources: &ModelSources) -> Self {
+    /// The fixtures that a matrix takes its models from; of these those that a person selected, where somebody did.
+    pub fn of(sources: &ModelSources, selected: &[String]) -> Self {
         match sources.fixtures.as_deref() {
-            Some("all") => Self::All,
+            Some("all") if selected.is_empty() => Self::All,
+            Some("all") => {
+                Self::Some { ids: Vec::new(), tags: Vec::new(), architectures: Vec::new(), within: selected.to_vec() }
+            }
             tag => Self::Some {
                 ids: Vec::new(),
+                within: selected.to_vec(),
                 // Architectures are checked against what is there, which should not be nothing.
                 tags: vec![tag.unwrap_or("smoke").to_owned()],
                 architectures: sources.architectures.iter().map(|name| name.get_ref().clone()).collect(),
@@ -94,8 +100,8 @@ impl Wanted {
     }
 
     fn arguments(&self) -> Vec<String> {
-        let Self::Some { ids, tags, architectures } = self else { return Vec::new() };
-        let options = [("--only", ids), ("--tag", tags), ("--architecture", architectures)];
+        let Self::Some { ids, tags, architectures, within } = self else { return Vec::new() };
+        let options = [("--only", ids), ("--tag", tags), ("--architecture", architectures), ("--within", within)];
         options.into_iter().flat_map(|(name, values)| values.iter().map(move |value| format!("{name}={value}"))).collect()
     }
 }

@@ -74,7 +74,7 @@ pub async fn fixtures(farm: &Farm, what: Fixtures) -> Result<ExitCode, Failure> 
             let wanted = match (all, only.is_empty() && tags.is_empty()) {
                 (true, _) => Wanted::All,
                 (false, true) => Wanted::smoke(),
-                (false, false) => Wanted::Some { ids: only, tags, architectures: Vec::new() },
+                (false, false) => Wanted::Some { ids: only, tags, architectures: Vec::new(), within: Vec::new() },
             };
             farm.create_state()?;
             let settings = EnvironmentSettings::load(farm.state.root()).map_err(Failure::to)?;

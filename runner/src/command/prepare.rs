@@ -178,7 +178,7 @@ pub async fn prepare(
     let mut hubs = Hubs::default();
     let mut fixture_hub = None;
     if catalogue::wants_fixtures(&matrix) {
-        let folder = fixtures(farm, &environments, &settings, &Wanted::of(&matrix.models)).await?;
+        let folder = fixtures(farm, &environments, &settings, &Wanted::of(&matrix.models, &selection.models)).await?;
         let (running, client) = serve_fixtures(folder).await?;
         (fixture_hub, hubs.fixtures) = (Some(running), Some(client));
     }
