@@ -23,6 +23,8 @@ pub struct Exclusions {
     pub architectures: BTreeMap<String, Exclusion>,
     /// Classes with a task head that are left out while their architecture is not, by name.
     pub heads: BTreeMap<String, Exclusion>,
+    /// Classes that are made and do not generate, although they could, by name.
+    pub generate: BTreeMap<String, Exclusion>,
 }
 
 type Entries = BTreeMap<String, toml::Spanned<Exclusion>>;
@@ -34,6 +36,8 @@ struct ExclusionsFile {
     architecture: Entries,
     #[serde(default)]
     head: Entries,
+    #[serde(default)]
+    generate: Entries,
 }
 
 impl Exclusions {
@@ -54,7 +58,11 @@ impl Exclusions {
                 })
                 .collect()
         };
-        Ok(Self { architectures: told(parsed.architecture)?, heads: told(parsed.head)? })
+        Ok(Self {
+            architectures: told(parsed.architecture)?,
+            heads: told(parsed.head)?,
+            generate: told(parsed.generate)?,
+        })
     }
 }
 

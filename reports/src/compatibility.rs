@@ -162,7 +162,7 @@ fn write_architectures(text: &mut String, rows: &[ResultRow]) {
 }
 
 fn write_exclusions(text: &mut String, rows: &[ResultRow], exclusions: &Exclusions) {
-    let Exclusions { architectures, heads } = exclusions;
+    let Exclusions { architectures, heads, generate: _ } = exclusions;
     let run: BTreeSet<&str> = rows.iter().map(|row| row.architecture.as_str()).collect();
     let run = architectures.keys().filter(|name| run.contains(name.as_str())).count();
     text.push_str("\n## Left out of the fixtures\n\n");
@@ -227,6 +227,7 @@ mod tests {
                 ("dinat".to_owned(), exclusion("needs natten", "natten")),
             ]),
             heads: BTreeMap::from([("BertForX".to_owned(), exclusion("r", "n"))]),
+            generate: BTreeMap::new(),
         };
         let text = compatibility(&[], &[], &[], &Causes::default(), &exclusions);
         assert!(

@@ -118,7 +118,7 @@ mod tests {
         let exclusion = |name: &str| Exclusion { reason: format!("{name} is odd"), needs: format!("a rule for {name}") };
         Exclusions {
             architectures: names.iter().map(|name| ((*name).to_owned(), exclusion(name))).collect(),
-            heads: BTreeMap::new(),
+            ..Exclusions::default()
         }
     }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use modelfarm_fixtures::{Built, FixtureHub};
+use modelfarm_matrix::axes::Workload;
 use modelfarm_matrix::exclusion::{Exclusion, Exclusions};
 use modelfarm_reports::query::ArchitectureRow;
 use modelfarm_reports::table::TableRow;
@@ -48,22 +49,24 @@ impl TableRow for FixtureArchitectureRow {
 struct LeftOutRow {
     architecture: Option<String>,
     class: Option<String>,
+    /// The workload that alone is left out; none where everything is.
+    workload: Option<Workload>,
     reason: String,
     needs: String,
 }
 
 impl LeftOutRow {
     fn architecture((name, exclusion): (String, Exclusion)) -> Self {
-        Self { architecture: Some(name), class: None, reason: exclusion.reason, needs: exclusion.needs }
+        Self { architecture: Some(name), class: None, workload: None, reason: exclusion.reason, needs: exclusion.needs }
     }
 
-    fn class((name, exclusion): (String, Exclusion)) -> Self {
-        Self { architecture: None, class: Some(name), reason: exclusion.reason, needs: exclusion.needs }
+    fn class(workload: Option<Workload>, (name, exclusion): (String, Exclusion)) -> Self {
+        Self { architecture: None, class: Some(name), workload, reason: exclusion.reason, needs: exclusion.needs }
     }
 }
 
 impl TableRow for LeftOutRow {
-    const COLUMNS: &'static [&'static str] = &["architecture", "class", "reason", "needs"];
+    const COLUMNS: &'static [&'static str] = &["architecture", "class", "workload", "reason", "needs"];
     const SHOWN: &'static [&'static str] = Self::COLUMNS;
 }
 
@@ -132,9 +135,10 @@ fn list_architectures(farm: &Farm, output: &Output) -> Result<(), Failure> {
 }
 
 fn list_left_out(output: &Output) -> Result<(), Failure> {
-    let Exclusions { architectures, heads } = exclusions()?;
+    let Exclusions { architectures, heads, generate } = exclusions()?;
     let mut rows: Vec<LeftOutRow> = architectures.into_iter().map(LeftOutRow::architecture).collect();
-    rows.extend(heads.into_iter().map(LeftOutRow::class));
+    rows.extend(heads.into_iter().map(|head| LeftOutRow::class(None, head)));
+    rows.extend(generate.into_iter().map(|class| LeftOutRow::class(Some(Workload::Generate), class)));
     print_rows(&rows, output)
 }
 

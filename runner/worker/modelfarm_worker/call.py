@@ -96,6 +96,9 @@ class Call:
 
     def method(self, name: str) -> Any:
         """A method of the model or of the base model inside it."""
+        return next(self._methods(name), None)
+
+    def _methods(self, name: str) -> Iterator[Any]:
         for owner in (
             self.model,
             getattr(self.model, "base_model", None),
@@ -104,20 +107,29 @@ class Call:
         ):
             found = getattr(owner, name, None)
             if found is not None:
-                return found
-        return None
+                yield found
+
+    def _accepted(self, name: str) -> set[str]:
+        """The arguments of the method. One that takes any hands them on to the same method of the model inside."""
+        accepted: set[str] = set()
+        for function in self._methods(name):
+            parameters = inspect.signature(function).parameters
+            accepted |= parameters.keys()
+            if not _open(parameters):
+                return accepted
+        return accepted | {"pixel_values", "image_grid_thw", "image_sizes"}
 
     def features(self, name: str) -> int | None:
         """How many rows a method such as `get_image_features` makes of one sample's part of the inputs so far."""
         function = self.method(name)
         if function is None:
             return None
-        accepted = inspect.signature(function).parameters
+        accepted = self._accepted(name)
         dtype = next(self.model.parameters()).dtype
         arguments = {
             key: value.to(dtype) if value.is_floating_point() else value
             for key, value in self.inputs.items()
-            if key in accepted or (key in ("pixel_values", "image_grid_thw", "image_sizes") and _open(accepted))
+            if key in accepted
         }
         with torch.no_grad():
             made = function(**arguments)

@@ -6,7 +6,12 @@ from typing import Any
 import torch
 
 from modelfarm_worker.call import Call, find, find_number
-from modelfarm_worker.patches import add_packed_patches, add_padded_patches, add_patches_without_tower
+from modelfarm_worker.patches import (
+    add_packed_patches,
+    add_padded_patches,
+    add_patches_without_tower,
+    add_placed_patches,
+)
 from modelfarm_worker.text import BATCH
 
 _DEFAULT_IMAGE_SIZE = 224
@@ -20,8 +25,8 @@ def add_images_and_videos(call: Call) -> None:
         call.add("pixel_values_videos", _video(call))
     elif call.takes("grid_thw"):
         add_packed_patches(call, "hidden_states" if call.takes("hidden_states") else "pixel_values", "grid_thw")
-    elif call.takes("flattened_patches"):
-        pass
+    elif getattr(call.model, "main_input_name", None) == "flattened_patches":
+        add_placed_patches(call)
 
 
 def _add_images(call: Call) -> None:
@@ -30,9 +35,10 @@ def _add_images(call: Call) -> None:
         return
     if _from_processor(call):
         return
-    if call.takes("image_grid_thw") or call.takes("grid_thw"):
-        add_packed_patches(call, "pixel_values", "image_grid_thw" if call.takes("image_grid_thw") else "grid_thw")
-        return
+    for grid in ("image_grid_thw", "grid_thw", "image_grid_hw"):
+        if call.takes(grid):
+            add_packed_patches(call, "pixel_values", grid)
+            return
     if call.takes("spatial_shapes") or call.takes("image_position_ids") or call.takes("pixel_position_ids"):
         add_padded_patches(call)
         return
@@ -45,7 +51,7 @@ def _add_images(call: Call) -> None:
         height //= 2
     shape: tuple[int, ...] = (BATCH, channels, height, width)
     frames = call.number("num_frames")
-    if frames is not None:
+    if frames is not None and "ImageClassification" not in type(call.model).__name__:
         shape = (BATCH, frames, channels, height, width)
     elif (
         call.takes("pixel_attention_mask")
@@ -179,7 +185,13 @@ def image_token_ids(call: Call) -> list[int]:
         token, reader = call.number("video_token_index"), "get_video_features"
     if token is None or "pixel_values" not in call.inputs:
         return []
-    count = call.features(reader)
+    try:
+        count = call.features(reader)
+    except TypeError:
+        # It wants to know the text that its queries are about; there are as many of them whatever that says.
+        count = call.number("num_query_tokens")
+        if count is not None and call.inputs["pixel_values"].ndim == 5:
+            count *= call.inputs["pixel_values"].shape[1]
     if count is None:
         return []
     start = call.number("vision_start_token_id", "boi_token_id", "boi_token_index", "image_start_token_id")

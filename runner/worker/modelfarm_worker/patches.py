@@ -15,7 +15,7 @@ def add_packed_patches(call: Call, name: str, grid_name: str) -> None:
     grid = torch.tensor([[1, 2 * merge, 2 * merge]] * BATCH)
     rows = int(grid.prod(dim=1).sum())
     pixels = call.noise(rows, channels * depth * patch * patch)
-    call.add(grid_name, grid)
+    call.add(grid_name, grid[:, 1:] if grid_name.endswith("_hw") else grid)
     for merges in ("image_merge_sizes", "merge_sizes"):
         if call.takes(merges):
             call.add(merges, torch.tensor([merge] * BATCH))
@@ -66,6 +66,18 @@ def add_padded_patches(call: Call) -> None:
             rows, columns = torch.meshgrid(torch.arange(edge), torch.arange(edge), indexing="ij")
             places = torch.stack([columns.flatten(), rows.flatten()], dim=-1)
             call.add(name, places.expand(BATCH, -1, -1).clone())
+
+
+def add_placed_patches(call: Call) -> None:
+    """Patches with row and column, counted from one, as the first two of their numbers."""
+    edge = 4
+    rows, columns = torch.meshgrid(torch.arange(1, edge + 1), torch.arange(1, edge + 1), indexing="ij")
+    places = torch.stack([rows.flatten(), columns.flatten()], dim=-1).expand(BATCH, -1, -1)
+    width = call.number("patch_embed_hidden_size") or 3 * _edge(call) ** 2
+    patches = torch.cat([places, call.noise(BATCH, edge * edge, width)], dim=-1)
+    call.add("flattened_patches", patches)
+    if call.takes("attention_mask"):
+        call.add("attention_mask", torch.ones((BATCH, edge * edge), dtype=torch.long))
 
 
 def add_patches_without_tower(call: Call, channels: int) -> bool:

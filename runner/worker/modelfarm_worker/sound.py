@@ -17,7 +17,8 @@ def add_sounds(call: Call) -> None:
     if getattr(call.config, "audio_config", call) is None and not call.needs("input_features"):
         # It could hear, and was made without a tower to hear with.
         return
-    if call.takes("input_features") and not _reads_only_text(call):
+    wave = _encoder_reads(call, "input_values")
+    if call.takes("input_features") and not _reads_only_text(call) and not wave:
         call.add("input_features", _features(call))
     for name in ("audio_mel", "audio_input_features"):
         if call.needs(name):
@@ -25,6 +26,12 @@ def add_sounds(call: Call) -> None:
     if call.takes("input_values") and not _optional_beside_text(call):
         call.add("input_values", _wave(call))
     _add_masks(call)
+
+
+def _encoder_reads(call: Call, name: str) -> bool:
+    """Whether an encoder of any kind, inside a model that takes a sound in several forms, takes it in this one."""
+    encoder = getattr(call.model, "encoder", None)
+    return call.takes(name) and getattr(encoder, "main_input_name", None) == name
 
 
 def _reads_only_text(call: Call) -> bool:
@@ -76,6 +83,7 @@ def _bins(call: Call) -> int:
             "input_feat_size",
             "mel_bins",
             "num_mel_filters",
+            "num_chroma",
         )
         or call.number("feature_size")
         or _bins_by_layers(call)

@@ -70,12 +70,24 @@ def forward_options(model: torch.nn.Module) -> dict[str, Any]:
     parameters = inspect.signature(model.forward).parameters
     open_ended = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     options: dict[str, Any] = {}
-    text_config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
-    if "use_cache" in parameters or (open_ended and hasattr(text_config, "use_cache")):
+    # A model that streams decides on its cache by that, and hands on to its layers what it is told besides.
+    streams = hasattr(model.config, "use_streaming")
+    if "use_cache" in parameters or (open_ended and hasattr(_decoder_config(model), "use_cache") and not streams):
         options["use_cache"] = False
     if "return_dict" in parameters or open_ended:
         options["return_dict"] = True
     return options
+
+
+def _decoder_config(model: torch.nn.Module) -> Any:
+    """The configuration of what keeps a cache."""
+    if not hasattr(model.config, "get_text_config"):
+        return model.config
+    try:
+        return model.config.get_text_config()
+    except ValueError:
+        # An encoder and a decoder of different kinds.
+        return model.config.get_text_config(decoder=True)
 
 
 def _forward(model: torch.nn.Module, inputs: Inputs) -> Workload:
