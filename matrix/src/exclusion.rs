@@ -58,11 +58,7 @@ impl Exclusions {
                 })
                 .collect()
         };
-        Ok(Self {
-            architectures: told(parsed.architecture)?,
-            heads: told(parsed.head)?,
-            generate: told(parsed.generate)?,
-        })
+        Ok(Self { architectures: told(parsed.architecture)?, heads: told(parsed.head)?, generate: told(parsed.generate)? })
     }
 }
 
