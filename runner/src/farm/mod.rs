@@ -4,6 +4,7 @@ pub mod assemble;
 pub mod classify;
 pub mod compile_cache;
 pub mod context;
+pub mod control_cache;
 pub mod model_run;
 pub mod recorder;
 pub mod reference_cache;

@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use super::assemble::{Result as TryResult, Tried, assemble};
 use super::classify::{Asked, Observation, classify};
 use super::context::Context;
+use super::control_cache;
 use super::reference_cache::{Reference, ReferenceFiles, ReferenceQuestion};
 use super::worker_pool::{Code, Worker};
 use crate::hub::{Snapshot, download_snapshot};
@@ -96,6 +97,33 @@ fn outcome_of(result: &TryResult) -> Outcome {
 fn question_of(case: &Case) -> (Workload, String) {
     let Case { class, weights, inputs, dtype, precision, harness, .. } = case;
     (case.workload, format!("{class}/{weights}/{inputs}/{dtype}/{precision}/{harness}"))
+}
+
+/// What came of one try.
+struct Attempted {
+    result: TryResult,
+    facts: Map<String, Value>,
+    /// The end of what the child wrote.
+    output_tail: String,
+    /// None where no child ran.
+    timing: Option<Timing>,
+}
+
+/// What tells the farm's own cost of a child.
+struct Timing {
+    first_instruction_ms: Option<f64>,
+    ended: Instant,
+}
+
+impl Attempted {
+    fn without_child(observation: Observation) -> Self {
+        Self { result: TryResult::Observed(observation), facts: Map::new(), output_tail: String::new(), timing: None }
+    }
+
+    fn by_child(result: TryResult, report: JobReport) -> Self {
+        let timing = Timing { first_instruction_ms: report.first_instruction_ms, ended: report.ended };
+        Self { result, facts: facts_of(&report), output_tail: report.output_tail, timing: Some(timing) }
+    }
 }
 
 struct ModelRun<'a> {
@@ -263,7 +291,8 @@ impl ModelRun<'_> {
         for attempt in first.. {
             let started_at = now_ms();
             context.recorder.event(Event::AttemptStarted { case_id: case.id(), attempt });
-            let (result, report) = self.attempt(planned, target, Some(attempt), snapshot, reference).await;
+            let Attempted { result, facts, output_tail, timing } =
+                self.attempt(planned, target, Some(attempt), snapshot, reference).await;
             if matches!(&result, TryResult::Observed(observation) if observation.outcome == Outcome::Skipped) {
                 // Interrupted: the case is not final, and a resumed run takes it again.
                 return;
@@ -286,13 +315,13 @@ impl ModelRun<'_> {
                 environment_id: context.pool.environment(target).map(|environment| environment.id.as_str()),
                 inputs_hash: Some(&reference.inputs_hash),
                 reference_key: Some(&reference.key),
-                facts: report.as_ref().map(facts_of).unwrap_or_default(),
-                output_tail: report.as_ref().map_or("", |report| report.output_tail.as_str()),
+                facts,
+                output_tail: &output_tail,
             };
             let mut row = assemble(tried, result, now_ms());
-            if let Some(report) = &report {
-                let after = report.ended.elapsed().as_secs_f64() * 1e3;
-                row.farm_overhead_ms = report.first_instruction_ms.map(|before| before + after);
+            if let Some(Timing { first_instruction_ms, ended }) = timing {
+                let after = ended.elapsed().as_secs_f64() * 1e3;
+                row.farm_overhead_ms = first_instruction_ms.map(|before| before + after);
             }
             let asked_for = row.verdict.is_unexpected() && row.outcome != Outcome::Pass && attempt - first < context.retries;
             let retried = asked_for || (from_outside && attempt - first + 1 < TRIES_FROM_OUTSIDE);
@@ -321,14 +350,15 @@ impl ModelRun<'_> {
         let mode = control_mode(planned.case.mode);
         let case = Case { target: control.name.clone(), mode, attention: control.attention.clone(), ..planned.case.clone() };
         let asked = PlannedCase { case, ..planned.clone() };
-        let (result, _) = self.attempt(&asked, control, None, snapshot, reference).await;
-        let outcome = outcome_of(&result);
+        let attempted = self.attempt(&asked, control, None, snapshot, reference).await;
+        let outcome = outcome_of(&attempted.result);
         if outcome.standing() != Standing::Inconclusive {
             controls.insert(control_key(&asked.case, mode), outcome);
         }
     }
 
-    /// One try in a child, judged. `announced` is its number, where it is a try of the plan.
+    /// One try in a child, judged; of the control, what an earlier child left where nothing has changed since. `announced` is its
+    /// number, where it is a try of the plan.
     async fn attempt(
         &self,
         planned: &PlannedCase,
@@ -336,13 +366,19 @@ impl ModelRun<'_> {
         announced: Option<u32>,
         snapshot: &Snapshot,
         reference: &Reference,
-    ) -> (TryResult, Option<JobReport>) {
-        let infra = |message: String| (TryResult::Observed(Observation::new(Outcome::InfraError, Stage::Load, message)), None);
+    ) -> Attempted {
+        let infra = |message: String| Attempted::without_child(Observation::new(Outcome::InfraError, Stage::Load, message));
         let case = &planned.case;
         let context = self.context;
+        if target.control
+            && let Some(answer) = control_cache::kept(reference, case, target)
+        {
+            let result = self.judged(case, reference, answer.outputs).await;
+            return Attempted { result, facts: answer.facts, output_tail: String::new(), timing: None };
+        }
         let worker = match context.pool.worker(target, self.code(snapshot)).await {
             Ok(worker) => worker,
-            Err(error) => return (TryResult::Observed(no_worker(format!("failed to {error}"))), None),
+            Err(error) => return Attempted::without_child(no_worker(format!("failed to {error}"))),
         };
         let out = match JobFolder::new(&worker) {
             Ok(out) => out,
@@ -374,19 +410,33 @@ impl ModelRun<'_> {
             job::run(&worker.zygote, &request, limits, context.pool.devices(target), context.stop.clone(), on_stage).await;
         let report = match ran {
             Ok(report) => report,
-            Err(error) => return (TryResult::Observed(no_worker(format!("failed to {error}"))), None),
+            Err(error) => return Attempted::without_child(no_worker(format!("failed to {error}"))),
         };
         let asked = Asked::Case { device: &target.device, compiled: case.mode == Mode::Compiled, emulated: target.emulated };
         let files = match classify(&report, asked) {
             Ok(files) => files,
-            Err(observation) => return (TryResult::Observed(observation), Some(report)),
+            Err(observation) => return Attempted::by_child(TryResult::Observed(observation), report),
         };
         let outputs = match out.file(&files, "outputs") {
             Ok(outputs) => outputs,
             Err(error) => {
-                return (TryResult::Observed(Observation::new(Outcome::InfraError, Stage::Compare, error)), Some(report));
+                let observation = Observation::new(Outcome::InfraError, Stage::Compare, error);
+                return Attempted::by_child(TryResult::Observed(observation), report);
             }
         };
+        let result = self.judged(case, reference, outputs.clone()).await;
+        let attempted = Attempted::by_child(result, report);
+        if target.control && outcome_of(&attempted.result) == Outcome::Pass {
+            // What cannot be kept costs time in the next run, and nothing else.
+            if let Err(error) = control_cache::keep(reference, case, target, &outputs, &attempted.facts) {
+                tracing::warn!(%error, case = %case.id(), "the control's answer could not be kept");
+            }
+        }
+        attempted
+    }
+
+    /// The judge's word on the outputs of a case.
+    async fn judged(&self, case: &Case, reference: &Reference, outputs: PathBuf) -> TryResult {
         let judged = JudgeFiles {
             reference: reference.reference.clone(),
             yardstick: reference.yardstick.clone(),
@@ -394,9 +444,8 @@ impl ModelRun<'_> {
             outputs,
             padding: reference.padding(),
         };
-        let (question, policy) = (Question::from(case), context.policy.clone());
-        let judgement = tokio::task::spawn_blocking(move || judge::judge(&judged, &question, &policy)).await;
-        let result = match judgement {
+        let (question, policy) = (Question::from(case), self.context.policy.clone());
+        match tokio::task::spawn_blocking(move || judge::judge(&judged, &question, &policy)).await {
             Ok(Ok(judgement)) => TryResult::Judged(Box::new(judgement)),
             Ok(Err(error)) => {
                 // The reference was judged when it was kept: what is wrong now is wrong with this host's files.
@@ -406,8 +455,7 @@ impl ModelRun<'_> {
             Err(error) => {
                 TryResult::Observed(Observation::new(Outcome::InfraError, Stage::Compare, format!("the judge ended: {error}")))
             }
-        };
-        (result, Some(report))
+        }
     }
 
     /// Records the same observation for cases that share what failed.
