@@ -119,6 +119,6 @@ fn what_is_left_out_is_known_where_nothing_is_built() {
     assert_eq!(listed.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&listed.stderr).contains("fixtures build"));
     let listed = modelfarm(&elsewhere).args(["fixtures", "list", "--left-out", "--format", "csv"]).output().unwrap();
-    assert!(listed.status.success() && listed.stdout.starts_with(b"architecture,class,reason,needs\n"));
+    assert!(listed.status.success() && listed.stdout.starts_with(b"architecture,class,workload,reason,needs\n"));
     assert!(!elsewhere.exists(), "a question makes nothing");
 }
