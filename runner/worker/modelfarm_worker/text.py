@@ -27,7 +27,7 @@ class TextIds:
 
     def __init__(self, config: Any, path: Path | None, trust_remote_code: bool, embeddings: int | None = None) -> None:
         self._config = config
-        self._text_config = _text_config(config)
+        self._text_config = text_config(config)
         self._path = path
         self._trust = trust_remote_code
         self._embeddings = embeddings
@@ -96,14 +96,15 @@ class TextIds:
         return [torch.tensor(row) for row in rows]
 
 
-def _text_config(config: Any) -> Any:
+def text_config(config: Any, *, decoder: bool = False) -> Any:
+    """The configuration of what reads the text. Where an encoder and a decoder are of different kinds, that is the encoder, or
+    the decoder if it is asked for."""
     if not hasattr(config, "get_text_config"):
         return config
     try:
         return config.get_text_config()
     except ValueError:
-        # An encoder and a decoder of different kinds: the text goes to the encoder.
-        return config.get_text_config(encoder=True)
+        return config.get_text_config(**{"decoder" if decoder else "encoder": True})
 
 
 def position_limit(config: Any) -> int:

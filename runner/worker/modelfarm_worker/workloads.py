@@ -11,6 +11,7 @@ import torch
 from modelfarm_worker.leaves import flatten
 from modelfarm_worker.model import RequestError
 from modelfarm_worker.padding import padded_places
+from modelfarm_worker.text import text_config
 
 NEW_TOKENS = 8
 LEARNING_RATE = 0.1
@@ -70,24 +71,14 @@ def forward_options(model: torch.nn.Module) -> dict[str, Any]:
     parameters = inspect.signature(model.forward).parameters
     open_ended = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     options: dict[str, Any] = {}
+    keeps_cache = hasattr(text_config(model.config, decoder=True), "use_cache")
     # A model that streams decides on its cache by that, and hands on to its layers what it is told besides.
     streams = hasattr(model.config, "use_streaming")
-    if "use_cache" in parameters or (open_ended and hasattr(_decoder_config(model), "use_cache") and not streams):
+    if "use_cache" in parameters or (open_ended and keeps_cache and not streams):
         options["use_cache"] = False
     if "return_dict" in parameters or open_ended:
         options["return_dict"] = True
     return options
-
-
-def _decoder_config(model: torch.nn.Module) -> Any:
-    """The configuration of what keeps a cache."""
-    if not hasattr(model.config, "get_text_config"):
-        return model.config
-    try:
-        return model.config.get_text_config()
-    except ValueError:
-        # An encoder and a decoder of different kinds.
-        return model.config.get_text_config(decoder=True)
 
 
 def _forward(model: torch.nn.Module, inputs: Inputs) -> Workload:
