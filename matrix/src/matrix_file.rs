@@ -31,8 +31,9 @@ pub struct Matrix {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelSources {
-    /// Fixture models that carry this tag, or `all`.
-    pub fixtures: Option<String>,
+    /// Fixture models that carry one of these tags, or `all`; one tag needs no list.
+    #[serde(deserialize_with = "one_or_many_words")]
+    pub fixtures: Vec<String>,
     /// Fixture models of these architectures.
     pub architectures: Vec<Spanned<String>>,
     /// A selection of the Hub's listing.
@@ -41,6 +42,13 @@ pub struct ModelSources {
     pub list: Vec<ListedModel>,
     /// A file with a column `model_id`.
     pub csv: Option<String>,
+}
+
+impl ModelSources {
+    /// Whether the matrix takes every fixture model.
+    pub fn all_fixtures(&self) -> bool {
+        self.fixtures.iter().any(|tag| tag == "all")
+    }
 }
 
 /// A selection of the Hub's listing.
@@ -254,6 +262,24 @@ struct RawMatrix {
     overrides: Vec<Spanned<RawOverride>>,
 }
 
+/// `"word"` or `["word", "word"]`.
+fn one_or_many_words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    struct Words;
+    impl<'de> serde::de::Visitor<'de> for Words {
+        type Value = Vec<String>;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a word or a list of words")
+        }
+        fn visit_str<E>(self, word: &str) -> Result<Self::Value, E> {
+            Ok(vec![word.to_owned()])
+        }
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(serde::de::value::SeqAccessDeserializer::new(seq))
+        }
+    }
+    deserializer.deserialize_any(Words)
+}
+
 /// `[cases]` or `[[cases]]`, without the loss of line numbers that serde's untagged enums bring.
 struct OneOrManyGroups(Vec<CaseGroup>);
 
@@ -392,6 +418,13 @@ mod tests {
     }
 
     #[test]
+    fn one_tag_and_a_list_of_tags_are_both_fixtures() {
+        let tags = |text: &str| Matrix::parse("m.toml", text, &Targets::built_in()).unwrap().models.fixtures;
+        assert_eq!(tags(GOOD), ["smoke"]);
+        assert_eq!(tags(&GOOD.replace("\"smoke\"", "[\"zoo\", \"heads\"]")), ["zoo", "heads"]);
+    }
+
+    #[test]
     fn the_built_in_smoke_matrix_is_sound() {
         Matrix::parse("matrix/smoke.toml", crate::SMOKE_TOML, &Targets::built_in()).unwrap();
         crate::expectation::Expectations::parse("matrix/expectations.toml", crate::EXPECTATIONS_TOML).unwrap();
@@ -411,6 +444,8 @@ mod tests {
             (format!("{GOOD}[[override]]\nmodel = \"a/*\"\ntrust = \"{}\"\n", "0".repeat(40)), 7, "without wildcard"),
             (GOOD.replace("fixtures = \"smoke\"", "list = [\"a/b/c\"]"), 3, "not a model id"),
             (GOOD.replace("fixtures = \"smoke\"", ""), 2, "names no source"),
+            (GOOD.replace("fixtures = \"smoke\"", "fixtures = []"), 2, "names no source"),
+            (GOOD.replace("fixtures = \"smoke\"", "fixtures = 5"), 3, "a word or a list of words"),
             ("name = \"m\n".to_owned(), 1, ""),
         ] {
             let error = error_of(&bad);

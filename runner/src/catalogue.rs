@@ -36,7 +36,7 @@ pub struct Hubs {
 
 /// Whether a matrix asks for fixture models.
 pub fn wants_fixtures(matrix: &Matrix) -> bool {
-    matrix.models.fixtures.is_some() || !matrix.models.architectures.is_empty()
+    !matrix.models.fixtures.is_empty() || !matrix.models.architectures.is_empty()
 }
 
 /// Whether a matrix asks for models of the Hub.
@@ -58,8 +58,7 @@ pub async fn models(matrix: &Matrix, hubs: &Hubs) -> Result<(Vec<Model>, BTreeSe
         architectures.extend(all.iter().map(|model| model.architecture.clone()));
         let named: BTreeSet<&str> = sources.architectures.iter().map(|name| name.get_ref().as_str()).collect();
         let wanted = |model: &Model| {
-            let tagged =
-                sources.fixtures.as_deref().is_some_and(|tag| tag == "all" || model.tags.iter().any(|found| found == tag));
+            let tagged = sources.all_fixtures() || model.tags.iter().any(|tag| sources.fixtures.contains(tag));
             tagged || named.contains(model.architecture.as_str())
         };
         found.extend(all.into_iter().filter(wanted).map(|model| (model.id.clone(), model)));

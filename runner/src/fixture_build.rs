@@ -84,18 +84,18 @@ impl Wanted {
 
     /// The fixtures that a matrix takes its models from; of these those that a person selected, where somebody did.
     pub fn of(sources: &ModelSources, selected: &[String]) -> Self {
-        match sources.fixtures.as_deref() {
-            Some("all") if selected.is_empty() => Self::All,
-            Some("all") => {
-                Self::Some { ids: Vec::new(), tags: Vec::new(), architectures: Vec::new(), within: selected.to_vec() }
-            }
-            tag => Self::Some {
-                ids: Vec::new(),
-                within: selected.to_vec(),
-                // Architectures are checked against what is there, which should not be nothing.
-                tags: vec![tag.unwrap_or("smoke").to_owned()],
-                architectures: sources.architectures.iter().map(|name| name.get_ref().clone()).collect(),
-            },
+        if sources.all_fixtures() {
+            return match selected {
+                [] => Self::All,
+                _ => Self::Some { ids: Vec::new(), tags: Vec::new(), architectures: Vec::new(), within: selected.to_vec() },
+            };
+        }
+        Self::Some {
+            ids: Vec::new(),
+            within: selected.to_vec(),
+            // Architectures are checked against what is there, which should not be nothing.
+            tags: if sources.fixtures.is_empty() { vec!["smoke".to_owned()] } else { sources.fixtures.clone() },
+            architectures: sources.architectures.iter().map(|name| name.get_ref().clone()).collect(),
         }
     }
 

@@ -178,7 +178,8 @@ fn what_the_control_passed_with_is_judged_again_and_what_it_failed_with_is_asked
         farm.expect(0, &["run", "--matrix", text(&matrix), "--model", "zoo/tiny-resnet", "--model", "toys/no-graph"]);
         let rows = farm.results(&["--run", "latest", "--target", "cpu", "--mode", "compiled"]);
         let answers = rows.into_iter().map(|row| {
-            let shown: Value = serde_json::from_str(&farm.expect(0, &["show", row.case_id.as_str(), "--format", "json"])).unwrap();
+            let shown: Value =
+                serde_json::from_str(&farm.expect(0, &["show", row.case_id.as_str(), "--format", "json"])).unwrap();
             (row.case_id.to_string(), (row.outcome, shown[0]["facts"]["answer_kept_from_earlier"] == true, row.metrics))
         });
         answers.collect::<BTreeMap<_, _>>()
@@ -190,7 +191,11 @@ fn what_the_control_passed_with_is_judged_again_and_what_it_failed_with_is_asked
         let (before, _, metrics_before) = &first[case];
         assert_eq!(outcome, before, "{case}");
         assert_eq!(*kept, *outcome == Outcome::Pass, "{case}: {outcome}");
-        assert_eq!((metrics.rmse_ratio, metrics.graph_count), (metrics_before.rmse_ratio, metrics_before.graph_count), "{case}");
+        assert_eq!(
+            (metrics.rmse_ratio, metrics.graph_count),
+            (metrics_before.rmse_ratio, metrics_before.graph_count),
+            "{case}"
+        );
     }
     let outcomes: BTreeSet<_> = second.values().map(|(outcome, ..)| outcome.to_string()).collect();
     assert_eq!(outcomes, BTreeSet::from(["compile_error".to_owned(), "pass".to_owned()]));
