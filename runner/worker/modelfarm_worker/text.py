@@ -97,8 +97,8 @@ class TextIds:
 
 
 def text_config(config: Any, *, decoder: bool = False) -> Any:
-    """The configuration of what reads the text. Where an encoder and a decoder are of different kinds, that is the encoder, or
-    the decoder if it is asked for."""
+    """The configuration of what reads the text. Where an encoder and a decoder are of different kinds, that is the
+    encoder, or the decoder if it is asked for."""
     if not hasattr(config, "get_text_config"):
         return config
     try:
