@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use modelfarm_matrix::outcome::{Outcome, Stage};
 use serde_json::Value;
 
+use super::last_words::last_words;
 use crate::worker::job::{Ending, JobReport, Killed};
 use crate::worker::protocol::Failure;
 
@@ -110,7 +111,12 @@ fn failed(report: &JobReport, asked: Asked<'_>) -> Option<Observation> {
             Some(Observation::from_outside(Outcome::HostOom, stage, message))
         }
         Ending::Signal(signal) => {
-            Some(ended_early(stage, Outcome::Crash, format!("died by {} in stage {stage}", signal_name(signal))))
+            let mut message = format!("died by {} in stage {stage}", signal_name(signal));
+            if let Some(words) = last_words(&report.output_tail) {
+                message.push_str(": ");
+                message.push_str(&words);
+            }
+            Some(ended_early(stage, Outcome::Crash, message))
         }
         Ending::Exited(code) => match &report.failure {
             Some(failure) => Some(exception(report, failure, stage, asked)),
@@ -262,7 +268,10 @@ fn contradicted(report: &JobReport, device: &str, compiled: bool) -> Option<Obse
         let fallbacks = devices("fallbacks");
         if !fallbacks.is_empty() {
             let message = format!("ran on the CPU instead of {device}: {}", fallbacks.join(", "));
-            return Some(Observation::new(Outcome::CpuFallback, Stage::Execute, message));
+            // They were given tensors in host memory, and only the model's code can have put these there: an operator that the
+            // backend cannot do is an error.
+            let observation = Observation::new(Outcome::CpuFallback, Stage::Execute, message);
+            return Some(Observation { kept_on_cpu: true, ..observation });
         }
     }
     let graphs = report.facts.get("graph_count").and_then(Value::as_i64).unwrap_or(0);
@@ -336,6 +345,13 @@ mod tests {
         }
         let signal = classify(&JobReport { ending: Ending::Signal(6), ..report(Stage::Execute) }, DEVICE).unwrap_err();
         assert!(signal.message.contains("SIGABRT"));
+        let told = JobReport {
+            ending: Ending::Signal(6),
+            output_tail: "F0000 00:00:1.5  2 a.cc:7] Check failed: x\n*** stack\n".into(),
+            ..report(Stage::Compile)
+        };
+        let message = classify(&told, DEVICE).unwrap_err().message;
+        assert_eq!(message, "died by SIGABRT (abort) in stage compile: a.cc:7] Check failed: x");
     }
 
     #[test]
@@ -386,7 +402,8 @@ mod tests {
 
         let mut fell_back = report(Stage::Execute);
         fell_back.facts.insert("fallbacks".into(), serde_json::json!(["aten::sort"]));
-        assert_eq!(outcome(&fell_back, DEVICE), Outcome::CpuFallback);
+        let observation = classify(&fell_back, DEVICE).unwrap_err();
+        assert_eq!((observation.outcome, observation.kept_on_cpu), (Outcome::CpuFallback, true));
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod classify;
 pub mod compile_cache;
 pub mod context;
 pub mod control_cache;
+mod last_words;
 pub mod model_run;
 pub mod recorder;
 pub mod reference_cache;

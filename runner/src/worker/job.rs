@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::device_slots::{DeviceSlot, DeviceSlots};
 use super::output_tail::read_tail;
-use super::process_memory;
+use super::process_memory::{JobProcesses, host_pid};
 use super::protocol::{Failure, FromChild, MAX_LINE_BYTES, Request, ToChild};
 use super::zygote::{JobNotice, Zygote, ZygoteError};
 
@@ -110,7 +110,7 @@ pub async fn run(
     let (reading, writing) = job.channel.into_split();
     let mut conversation = Conversation::new(reading, writing, dispatched);
 
-    let mut leader: Option<i32> = None;
+    let mut processes: Option<JobProcesses> = None;
     let mut killed: Option<Killed> = None;
     let mut waited_for_device = Duration::ZERO;
     let mut slot: Option<DeviceSlot> = None;
@@ -123,7 +123,9 @@ pub async fn run(
         let mut kill_for: Option<Killed> = None;
         tokio::select! {
             notice = notices.recv() => match notice {
-                Some(JobNotice::Spawned { pid }) => leader = process_memory::host_pid(zygote.root_pid(), pid),
+                Some(JobNotice::Spawned { pid }) => {
+                    processes = host_pid(zygote.root_pid(), pid).map(JobProcesses::led_by);
+                }
                 Some(JobNotice::Exited { code, signal, max_rss_bytes }) => {
                     let ending = match (signal, code) {
                         (Some(signal), _) => Ending::Signal(signal),
@@ -158,8 +160,8 @@ pub async fn run(
                 let still_waiting = waiting.as_ref().map_or(Duration::ZERO, |(since, _)| since.elapsed());
                 if dispatched.elapsed() > limits.timeout + waited_for_device + still_waiting {
                     kill_for = Some(Killed::Deadline);
-                } else if let Some(leader) = leader {
-                    let resident_bytes = process_memory::resident_bytes(leader);
+                } else if let Some(processes) = &mut processes {
+                    let resident_bytes = processes.resident_bytes();
                     if resident_bytes > limits.memory_bytes {
                         kill_for = Some(Killed::Memory { resident_bytes });
                     }
