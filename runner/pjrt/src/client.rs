@@ -9,7 +9,7 @@ use crate::abi::{
 };
 use crate::errors::{self, lock};
 use crate::interposer;
-use crate::{device_memory, memory_kinds, plugin};
+use crate::{device_memory, memory_kinds, plugin, xla_options};
 
 /// Whether the platform of the last client is a CPU.
 static ON_CPU: AtomicBool = AtomicBool::new(false);
@@ -39,7 +39,7 @@ pub fn dropped_options() -> Vec<String> {
 /// Called by C with a valid argument struct.
 pub unsafe extern "C" fn create(args: *mut ClientCreateArgs) -> *mut Error {
     errors::guarded("PJRT_Client_Create", || {
-        if let Err(problem) = device_memory::read_limit() {
+        if let Err(problem) = device_memory::read_limit().and_then(|()| xla_options::read()) {
             plugin::report(&problem);
             return errors::raise(ErrorCode::InvalidArgument, problem);
         }

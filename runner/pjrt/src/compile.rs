@@ -7,7 +7,7 @@ use crate::abi::{
     ClientCompileArgs, CompileArgs, Error, ErrorCode, ExecutableDeserializeAndLoadArgs, LoadedExecutable, Program, slice,
 };
 use crate::statistics::{CompileFailure, record_compile_failure};
-use crate::{client, compile_cache, counters, errors, interposer, program_scan, rewriter};
+use crate::{client, compile_cache, counters, errors, interposer, program_scan, rewriter, xla_options};
 
 /// Replaces `PJRT_Client_Compile`.
 ///
@@ -15,30 +15,47 @@ use crate::{client, compile_cache, counters, errors, interposer, program_scan, r
 /// Called by C with a valid argument struct.
 pub unsafe extern "C" fn client_compile(args: *mut ClientCompileArgs) -> *mut Error {
     errors::guarded("PJRT_Client_Compile", || {
-        // SAFETY: valid by the contract of the interface; the program is put back after the call.
+        // SAFETY: valid by the contract of the interface; the options are put back after the call.
         unsafe {
-            let given = (*args).program;
+            let given = ((*args).compile_options, (*args).compile_options_size);
             let on_cpu = client::client_is_cpu((*args).client);
-            let cached = if on_cpu { cache_place(&*args) } else { None };
-            if let Some(executable) = cached.as_ref().and_then(|place| load(place, &*args)) {
-                (*args).executable = executable;
-                return std::ptr::null_mut();
+            let options = slice(given.0.cast::<u8>(), given.1);
+            let changed = if on_cpu { xla_options::added_to(options) } else { None };
+            if let Some(options) = &changed {
+                ((*args).compile_options, (*args).compile_options_size) = (options.as_ptr().cast(), options.len());
             }
-            let mut compiled_in = Duration::ZERO;
-            let error = compile_program(given, on_cpu, |program| {
-                (*args).program = program;
-                let start = Instant::now();
-                let error = interposer::call(args);
-                compiled_in = start.elapsed();
-                (*args).program = given;
-                error
-            });
-            if let (Some(place), true) = (cached, error.is_null()) {
-                place.keep((*args).executable, compiled_in);
-            }
+            let error = load_or_compile(args, on_cpu);
+            ((*args).compile_options, (*args).compile_options_size) = given;
             error
         }
     })
+}
+
+/// # Safety
+/// `args` must be valid.
+unsafe fn load_or_compile(args: *mut ClientCompileArgs, on_cpu: bool) -> *mut Error {
+    // SAFETY: valid by the caller's promise; the program is put back after the call.
+    unsafe {
+        let given = (*args).program;
+        let cached = if on_cpu { cache_place(&*args) } else { None };
+        if let Some(executable) = cached.as_ref().and_then(|place| load(place, &*args)) {
+            (*args).executable = executable;
+            return std::ptr::null_mut();
+        }
+        let mut compiled_in = Duration::ZERO;
+        let error = compile_program(given, on_cpu, |program| {
+            (*args).program = program;
+            let start = Instant::now();
+            let error = interposer::call(args);
+            compiled_in = start.elapsed();
+            (*args).program = given;
+            error
+        });
+        if let (Some(place), true) = (cached, error.is_null()) {
+            place.keep((*args).executable, compiled_in);
+        }
+        error
+    }
 }
 
 /// # Safety

@@ -20,6 +20,8 @@ pub const BUFFER_BYTES: u64 = 16;
 
 /// Programs that reached the plugin.
 pub static COMPILED: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+/// The options of the last compilation.
+pub static COMPILE_OPTIONS: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 /// How often the plugin created a client.
 pub static CREATE_CALLS: AtomicUsize = AtomicUsize::new(0);
 /// Names of the options of the client that was created last.
@@ -63,6 +65,7 @@ pub fn start() -> (MutexGuard<'static, ()>, &'static Interposer) {
     DONATES.store(false, Ordering::SeqCst);
     FORGETS.store(false, Ordering::SeqCst);
     crate::statistics::reset();
+    crate::xla_options::read().expect("no options are set");
     (guard, interposer)
 }
 
@@ -197,12 +200,14 @@ plugin_functions! {
     }
 
     fn client_compile(args: ClientCompileArgs) {
-        // SAFETY: a whole program.
-        let code = unsafe {
+        // SAFETY: a whole program, and its options.
+        let (code, options) = unsafe {
             let program = &*args.program;
-            slice(program.code.cast::<u8>(), program.code_size)
+            let options = slice(args.compile_options.cast::<u8>(), args.compile_options_size);
+            (slice(program.code.cast::<u8>(), program.code_size), options)
         };
         lock(&COMPILED).push(code.to_vec());
+        *lock(&COMPILE_OPTIONS) = options.to_vec();
         if code.starts_with(b"refused") {
             return fail(12, "no implementation for custom call");
         }

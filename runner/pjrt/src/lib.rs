@@ -26,6 +26,7 @@ mod table;
 #[cfg(test)]
 mod through_the_table;
 mod transfer;
+mod xla_options;
 
 pub use interposer::PLUGIN_VARIABLE;
 

@@ -12,7 +12,7 @@ use crate::abi::*;
 use crate::errors::{self, lock};
 use crate::fake_plugin::{self, BUFFER_BYTES, COMPILED, ENTRIES, ERRORS_ALIVE, UNKNOWN};
 use crate::interposer::Interposer;
-use crate::{counters, device_memory, rewriter, statistics};
+use crate::{counters, device_memory, rewriter, statistics, xla_options};
 
 fn entry(interposer: &Interposer, index: usize) -> usize {
     // SAFETY: the table has as many entries as its first word says.
@@ -77,6 +77,7 @@ fn compile(interposer: &Interposer, code: &[u8]) -> Result<(), (c_int, String)> 
     };
     let error = call(interposer, &mut args);
     assert_eq!(args.program, &raw const program, "the caller's program is put back");
+    assert_eq!((args.compile_options, args.compile_options_size), (null(), 0), "and so are its options");
     outcome(error)
 }
 
@@ -349,6 +350,26 @@ fn a_cpu_plugin_compiles_a_program_once() {
     assert_eq!(compile(interposer, b"one"), Ok(()));
     assert_eq!(compiled(), 7, "a real device's compiler is always asked");
     std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
+fn options_are_put_over_those_of_a_compilation_on_a_cpu() {
+    let (_guard, interposer) = fake_plugin::start();
+    let told = || lock(&fake_plugin::COMPILE_OPTIONS).clone();
+    assert_eq!(compile(interposer, b"one"), Ok(()));
+    assert_eq!(told(), b"");
+    {
+        let _variable = Variable::set(xla_options::VARIABLE, "a=true");
+        xla_options::read().expect("options");
+    }
+    assert_eq!(compile(interposer, b"one"), Ok(()));
+    assert_eq!(told(), b"\x3a\x07\x0a\x01a\x12\x02\x10\x01");
+    fake_plugin::IS_CPU.store(false, Ordering::SeqCst);
+    assert_eq!(compile(interposer, b"one"), Ok(()));
+    assert_eq!(told(), b"", "a real device's compiler is told what the framework told it");
+
+    let _variable = Variable::set(xla_options::VARIABLE, "--a");
+    assert!(xla_options::read().expect_err("no option").contains("'--a'"));
 }
 
 #[test]
