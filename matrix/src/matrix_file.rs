@@ -32,7 +32,7 @@ pub struct Matrix {
 #[serde(deny_unknown_fields, default)]
 pub struct ModelSources {
     /// Fixture models that carry one of these tags, or `all`; one tag needs no list.
-    #[serde(deserialize_with = "one_or_many_words")]
+    #[serde(deserialize_with = "one_or_many")]
     pub fixtures: Vec<String>,
     /// Fixture models of these architectures.
     pub architectures: Vec<Spanned<String>>,
@@ -262,24 +262,6 @@ struct RawMatrix {
     overrides: Vec<Spanned<RawOverride>>,
 }
 
-/// `"word"` or `["word", "word"]`.
-fn one_or_many_words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    struct Words;
-    impl<'de> serde::de::Visitor<'de> for Words {
-        type Value = Vec<String>;
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a word or a list of words")
-        }
-        fn visit_str<E>(self, word: &str) -> Result<Self::Value, E> {
-            Ok(vec![word.to_owned()])
-        }
-        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
-            Vec::deserialize(serde::de::value::SeqAccessDeserializer::new(seq))
-        }
-    }
-    deserializer.deserialize_any(Words)
-}
-
 /// `[cases]` or `[[cases]]`, without the loss of line numbers that serde's untagged enums bring.
 struct OneOrManyGroups(Vec<CaseGroup>);
 
@@ -323,11 +305,15 @@ impl Matrix {
             for target in &group.targets {
                 targets.get(target.get_ref()).map_err(|unknown| at(target.span().start, unknown.to_string()))?;
             }
+            let offset = group.targets.first().map_or(raw.models.span().end, |target| target.span().start);
+            group.only.check_targets(targets).map_err(|unknown| at(offset, format!("`only` of this group: {unknown}")))?;
         }
         let mut overrides = Vec::new();
         for spanned in raw.overrides {
             let offset = spanned.span().start;
-            overrides.push(check_override(spanned.into_inner()).map_err(|message| at(offset, message))?);
+            let checked = check_override(spanned.into_inner()).map_err(|message| at(offset, message))?;
+            checked.select.check_targets(targets).map_err(|unknown| at(offset, unknown.to_string()))?;
+            overrides.push(checked);
         }
         Ok(Self {
             name: raw.name.into_inner(),
@@ -445,6 +431,8 @@ mod tests {
             (GOOD.replace("fixtures = \"smoke\"", "list = [\"a/b/c\"]"), 3, "not a model id"),
             (GOOD.replace("fixtures = \"smoke\"", ""), 2, "names no source"),
             (GOOD.replace("fixtures = \"smoke\"", "fixtures = []"), 2, "names no source"),
+            (GOOD.replace("targets", "only = { target = \"cpus\" }\ntargets"), 6, "did you mean `cpu`"),
+            (format!("{GOOD}[[override]]\ntarget = \"cpus\"\nskip = \"x\"\n"), 7, "did you mean `cpu`"),
             (GOOD.replace("fixtures = \"smoke\"", "fixtures = 5"), 3, "a word or a list of words"),
             ("name = \"m\n".to_owned(), 1, ""),
         ] {

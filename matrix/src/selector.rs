@@ -5,6 +5,8 @@ use serde::{Deserialize, Deserializer};
 use crate::axes::{Dtype, Mode, Workload};
 use crate::case::Case;
 use crate::model::Model;
+use crate::target::Targets;
+use crate::word::UnknownWord;
 
 /// A selector: each field that is given must match; a list matches when any of its entries does.
 ///
@@ -39,6 +41,11 @@ pub struct Selector {
 }
 
 impl Selector {
+    /// Checks the named targets against those that there are.
+    pub fn check_targets(&self, targets: &Targets) -> Result<(), UnknownWord> {
+        self.target.iter().try_for_each(|name| targets.get(name).map(|_| ()))
+    }
+
     /// Whether nothing is selected by: the selector then matches everything.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

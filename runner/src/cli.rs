@@ -65,7 +65,7 @@ pub enum Command {
     },
     /// Everything known about one case or attempt
     Show {
-        /// A case id (16 hex digits), or CASE/ATTEMPT, or RUN/CASE/ATTEMPT
+        /// A case id (16 hex digits) or its beginning; CASE/ATTEMPT; RUN/CASE; RUN/CASE/ATTEMPT
         reference: String,
         /// How to print
         #[command(flatten)]

@@ -71,8 +71,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Writes an error for people to standard error.
-#[allow(clippy::print_stderr, reason = "the one place where errors are written")]
+/// Writes an error for people to standard error. Where nobody can read it, the exit code tells.
 pub fn show(failure: &Failure) {
-    eprintln!("modelfarm: {failure}");
+    crate::progress::line(&failure.to_string());
 }

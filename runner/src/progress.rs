@@ -1,6 +1,6 @@
 //! What a person sees of a running farm: a bar on a terminal, a line now and then elsewhere. Always on standard error.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -62,10 +62,9 @@ fn counts(tally: &Tally, elapsed: Duration) -> String {
     format!("{pass} pass, {fail} fail, {inconclusive} inconclusive, {unexpected} unexpected · {rate:.0} cases/min")
 }
 
-/// Writes a line for people to standard error.
-#[allow(clippy::print_stderr, reason = "the one place where progress is written")]
+/// Writes a line for people to standard error. That nobody can read it must end nothing.
 pub fn line(text: &str) {
-    eprintln!("modelfarm: {text}");
+    let _ = writeln!(std::io::stderr().lock(), "modelfarm: {text}");
 }
 
 /// A spinner with a text, for work that has no count; a line where there is no terminal.

@@ -25,7 +25,8 @@ impl Store {
     /// The attempts of a case over all runs, newest first, or the one attempt that is named.
     ///
     /// `reference` is a case id, the beginning of one, a canonical case string, or `RUN/CASE/NUMBER` where RUN is a run id, its
-    /// beginning, `latest` or `latest~N`; `RUN/CASE` means the last attempt of the case in that run.
+    /// beginning, `latest` or `latest~N`; `RUN/CASE` means the last attempt of the case in that run, and `CASE/NUMBER` that
+    /// attempt in the newest run that has the case.
     pub async fn attempts_of(&self, reference: &str, limit: Option<u64>) -> Result<Vec<AttemptDetail>, StoreError> {
         let mut transaction = self.database.read().await?;
         let query = select(&mut transaction, reference).await?;
@@ -85,6 +86,17 @@ async fn select(transaction: &mut Transaction, reference: &str) -> Result<Statem
     let parts: Vec<&str> = reference.split('/').collect();
     match parts[..] {
         [case] => Ok(all_details().text(" AND a.case_key = ").bind(find_case(transaction, case).await?)),
+        // An attempt's number; the beginning of a case id is longer.
+        [case, number] if number.len() < 4 && number.parse::<u32>().is_ok() => {
+            let case = find_case(transaction, case).await?;
+            let query = all_details()
+                .text(" AND a.case_key = ")
+                .bind(case)
+                .text(" AND a.attempt = ")
+                .bind(number.parse::<u32>().unwrap_or_default());
+            let query = query.text(" AND a.run_key = (SELECT MAX(l.run_key) FROM attempts l WHERE l.case_key = ").bind(case);
+            Ok(query.text(")"))
+        }
         [run, case] => {
             let run = find_run(transaction, run).await?;
             let case = find_case(transaction, case).await?;

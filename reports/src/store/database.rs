@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
-use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgPool, Postgres, Row as _, Sqlite, SqlitePool};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgPool, Postgres, Row as _, Sqlite, SqlitePool};
 
 use super::cell::{Cell, Kind};
 use super::database_url::DatabaseUrl;
@@ -15,6 +15,8 @@ use super::statement::{Statement, bind_cell, postgres_builder, sqlite_builder};
 
 /// How long a writer waits for another process's writer.
 const BUSY: Duration = Duration::from_secs(35);
+/// How long a server may take to answer.
+const CONNECT_WITHIN: Duration = Duration::from_secs(20);
 /// How long a task waits for the one writing connection.
 const QUEUE: Duration = Duration::from_secs(120);
 
@@ -152,6 +154,11 @@ async fn postgres(name: &str, url: &str, read_only: bool) -> Result<PgPool, Stor
     let options = PgConnectOptions::from_str(url).map_err(|_| StoreError::Url(name.to_owned()))?;
     let options = options.application_name("modelfarm").disable_statement_logging();
     let options = if read_only { options.options([("default_transaction_read_only", "on")]) } else { options };
+    // A pool tries again for half a minute, and then does not say why.
+    let answer = tokio::time::timeout(CONNECT_WITHIN, options.connect()).await;
+    let connection = answer.unwrap_or_else(|_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())));
+    let connection = connection.map_err(|error| StoreError::from_driver(name, error))?;
+    connection.close().await.map_err(|error| StoreError::from_driver(name, error))?;
     PgPoolOptions::new().max_connections(8).connect_with(options).await.map_err(|error| StoreError::from_driver(name, error))
 }
 

@@ -1,6 +1,8 @@
 //! Writing what a run is asked to leave: HTML, JUnit, Markdown; and printing to standard output.
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use modelfarm_matrix::CAUSES_TOML;
@@ -127,11 +129,7 @@ async fn write_files(store: &Store, run: &RunRow, matrix_file: &str, files: File
 
 async fn write_compatibility(store: &Store, runs: &[RunRow], causes: Option<&Path>, path: &Path) -> Result<(), Failure> {
     let (name, text) = match causes {
-        Some(file) => {
-            let read = std::fs::read_to_string(file);
-            let text = read.map_err(|error| Failure::usage(format!("read {}: {error}", file.display())))?;
-            (file.display().to_string(), text)
-        }
+        Some(file) => (file.display().to_string(), super::prepare::read_text("causes", file)?),
         None => ("causes.toml".to_owned(), CAUSES_TOML.to_owned()),
     };
     let causes = Causes::parse(&name, &text).map_err(|error| Failure::usage(error.to_string()))?;
@@ -146,13 +144,52 @@ async fn write_compatibility(store: &Store, runs: &[RunRow], causes: Option<&Pat
     write_whole(path, &compatibility::compatibility(runs, &rows, &groups, &causes, &exclusions))
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file whole or not at all, where it stands behind a link too; into a device or a pipe as it is.
 fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::to(format!("write {}: {error}", path.display()));
+    let there = std::fs::metadata(path).ok();
+    if there.as_ref().is_some_and(|there| !there.is_file()) {
+        return std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(failed);
+    }
+    let path = if there.is_some() { path.canonicalize().map_err(failed)? } else { path.to_owned() };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(failed)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    // Others may read it as far as the umask, or the file that was there, lets them.
+    let mode = there.map_or(0o666, |there| there.permissions().mode() & 0o777);
+    let permissions = Permissions::from_mode(mode);
+    let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
+    file.persist(&path).map_err(|error| failed(error.error))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_where_it_stands_and_a_device_is_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mode = |name: &str| std::fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
+        let plain = std::fs::File::create(at("plain")).unwrap().metadata().unwrap().permissions().mode() & 0o777;
+        write_whole(&at("below/new"), "new").unwrap();
+        assert_eq!((std::fs::read_to_string(at("below/new")).unwrap().as_str(), mode("below/new")), ("new", plain));
+
+        std::fs::write(at("old"), "old").unwrap();
+        std::fs::set_permissions(at("old"), Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("old", at("link")).unwrap();
+        write_whole(&at("link"), "new").unwrap();
+        assert!(at("link").is_symlink());
+        assert_eq!((std::fs::read_to_string(at("old")).unwrap().as_str(), mode("old")), ("new", 0o640));
+
+        let error = write_whole(Path::new("/dev/full"), "text").unwrap_err();
+        assert!(error.to_string().contains("/dev/full"), "{error}");
+        assert!(!std::fs::metadata("/dev/full").unwrap().is_file());
+        write_whole(Path::new("/dev/null"), "text").unwrap();
+    }
 }

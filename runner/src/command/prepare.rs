@@ -36,8 +36,7 @@ impl MatrixText {
         if path == Path::new("smoke") && !path.exists() {
             return Ok(Self::smoke());
         }
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::to(format!("read the matrix file {}: {error}", path.display())))?;
+        let text = read_text("matrix", path)?;
         Ok(Self { file: path.display().to_string(), text })
     }
 
@@ -47,12 +46,27 @@ impl MatrixText {
     }
 }
 
+/// The largest file of settings that is read.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// The text of a file of settings; `what` says which one in an error. A pipe could last for ever, and a device has no end.
+pub fn read_text(what: &str, path: &Path) -> Result<String, Failure> {
+    let failed = |reason: String| Failure::to(format!("read the {what} file {}: {reason}", path.display()));
+    let there = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    if !there.is_file() {
+        return Err(failed("it is no regular file".to_owned()));
+    }
+    if there.len() > MOST_BYTES {
+        return Err(failed(format!("it has {} bytes, expected at most {MOST_BYTES}", there.len())));
+    }
+    std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))
+}
+
 /// Targets: those that come with the program, and a person's own.
 pub fn targets(own: Option<&Path>) -> Result<Targets, Failure> {
     let mut targets = Targets::built_in();
     if let Some(path) = own {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::to(format!("read the targets file {}: {error}", path.display())))?;
+        let text = read_text("targets", path)?;
         targets.extend(Targets::parse(&path.display().to_string(), &text).map_err(|error| Failure::usage(error.to_string()))?);
     }
     Ok(targets)
@@ -63,8 +77,7 @@ pub fn expectations(named: Option<&Path>, matrix: &MatrixText) -> Result<Expecta
     let beside = Path::new(&matrix.file).parent().map(|folder| folder.join("expectations.toml")).filter(|path| path.is_file());
     let (file, text) = match named.map(Path::to_owned).or(beside) {
         Some(path) => {
-            let text = std::fs::read_to_string(&path)
-                .map_err(|error| Failure::to(format!("read the expectations file {}: {error}", path.display())))?;
+            let text = read_text("expectations", &path)?;
             (path.display().to_string(), text)
         }
         None => ("matrix/expectations.toml".to_owned(), EXPECTATIONS_TOML.to_owned()),
@@ -188,7 +201,7 @@ pub async fn prepare(
     let (models, architectures) = catalogue::models(&matrix, &hubs).await.map_err(Failure::to)?;
     matrix.check_architectures(&matrix_text.file, &matrix_text.text, &architectures).map_err(usage)?;
     check_selection(selection, &models)?;
-    let filters = filters(selection, only_cases);
+    let filters = filters(selection, only_cases)?;
     let plan = plan(&matrix, &targets, &models, &filters, selection.shard.unwrap_or(Shard::WHOLE));
     Ok(Prepared { matrix, matrix_text, targets, expectations, environments, hubs, plan, fixture_hub })
 }
@@ -244,12 +257,21 @@ fn check_selection(selection: &Selection, models: &[Model]) -> Result<(), Failur
     Ok(())
 }
 
-fn filters(selection: &Selection, only_cases: Option<Vec<modelfarm_matrix::case::CaseId>>) -> Filters {
+/// The filters of a plan. `only_cases` are those of a run that is repeated, at least one.
+fn filters(selection: &Selection, only_cases: Option<Vec<modelfarm_matrix::case::CaseId>>) -> Result<Filters, Failure> {
     let Selection { cases, targets, modes, architectures, models, harnesses, workloads, shard: _, sample } = selection.clone();
     let cases = match only_cases {
         Some(only) if cases.is_empty() => only,
-        Some(only) => cases.into_iter().filter(|case| only.contains(case)).collect(),
+        Some(only) => {
+            let both: Vec<_> = cases.into_iter().filter(|case| only.contains(case)).collect();
+            // An empty list would be no filter at all.
+            if both.is_empty() {
+                let message = "nothing to run: no --case is among the cases of the run that --rerun names";
+                return Err(Failure::nothing(message));
+            }
+            both
+        }
         None => cases,
     };
-    Filters { cases, targets, modes, architectures, models, harnesses, workloads, sample }
+    Ok(Filters { cases, targets, modes, architectures, models, harnesses, workloads, sample })
 }

@@ -68,8 +68,12 @@ pub async fn run_matrix(
     let run = store.run(&run_id).await?;
     let filter = ResultFilter { run: Some(run_id.clone()), final_only: true, ..ResultFilter::default() };
     let rows = store.results(&filter).await?;
-    outputs::write(&store, &run, execution, &prepared.matrix_text.file).await?;
+    // First what a person waits for: a file that cannot be written must not hide it.
     outputs::print(&modelfarm_reports::final_summary::final_summary(&run, &rows))?;
+    let written = outputs::write(&store, &run, execution, &prepared.matrix_text.file).await;
+    // All of it is in the one file then, for who copies that.
+    Store::clone(&store).close().await;
+    written?;
     if let Some(hub) = prepared.fixture_hub {
         hub.shutdown().await;
     }

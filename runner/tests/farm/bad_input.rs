@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::setup::{TestFarm, one_at_a_time, text};
+use crate::setup::{TestFarm, modelfarm, one_at_a_time, text};
 
 const GOOD: &str =
     "name = \"m\"\n[models]\narchitectures = [\"resnet\"]\n[cases]\ntargets = [\"cpu\"]\nmodes = [\"strict-eager\"]\n";
@@ -34,6 +34,8 @@ fn a_wrong_matrix_is_told_with_its_line_and_the_right_word() {
             assert!(message.contains(&format!("matrix.toml:{line}:")) && message.contains(part), "{message}");
         }
     }
+    let endless = refusal(&farm, &["plan", "--matrix", "/dev/zero"]);
+    assert!(endless.contains("/dev/zero: it is no regular file"), "{endless}");
     let message = refusal(&farm, &["run", "--matrix", "no-such-file.toml"]);
     assert!(message.contains("no-such-file.toml"), "{message}");
     let file = farm.file("matrix.toml", GOOD);
@@ -51,6 +53,40 @@ fn nothing_to_run_has_its_own_code_and_says_why() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("plan --left-out"));
     let output = farm.run(&["plan", "--matrix", text(&file), "--mode", "compiled", "--left-out", "--format", "json"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("not selected by --mode"));
+}
+
+#[test]
+fn a_case_outside_the_run_that_is_repeated_leaves_nothing_to_run() {
+    let _turn = one_at_a_time();
+    let farm = TestFarm::new();
+    let file = farm.file("matrix.toml", GOOD);
+    farm.expect(0, &["run", "--matrix", text(&file)]);
+    assert!(!farm.folder.path().join("farm.db-wal").exists(), "a finished run is whole in one file");
+    let rerun = ["run", "--matrix", text(&file), "--rerun", "latest", "--case", "0123456789abcdef"];
+    let output = farm.run(&rerun);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(message.contains("--rerun"), "{message}");
+    let runs: Vec<serde_json::Value> = serde_json::from_str(&farm.expect(0, &["query", "runs", "--format", "json"])).unwrap();
+    assert_eq!(runs.len(), 1);
+}
+
+#[test]
+fn nobody_to_read_standard_error_changes_no_exit_code() {
+    let farm = TestFarm::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = farm.command(&["plan", "--matrix", "no-such-file.toml"]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_as_such() {
+    let farm = TestFarm::new();
+    let mut command = modelfarm(farm.folder.path());
+    let output = command.args(["--database", "postgres://127.0.0.1:1/farm", "query", "runs"]).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.to_lowercase().contains("refused"), "{message}");
 }
 
 #[test]
