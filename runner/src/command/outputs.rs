@@ -69,7 +69,10 @@ pub async fn report(
     if let Some(path) = files.compatibility {
         let mut runs = vec![run];
         for reference in also {
-            runs.push(store.run(reference).await?);
+            let run = store.run(reference).await?;
+            if runs.iter().all(|known: &RunRow| known.run_id != run.run_id) {
+                runs.push(run);
+            }
         }
         write_compatibility(&store, &runs, causes, path).await?;
     }

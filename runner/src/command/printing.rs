@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::outputs::print;
 use crate::cli::Output;
 use crate::exit::Failure;
+use crate::farm::control_cache;
 
 /// The format to print in.
 pub fn format(output: &Output) -> Result<Format, Failure> {
@@ -49,7 +50,7 @@ pub fn print_details(attempts: &[AttemptDetail]) -> Result<(), Failure> {
 fn details(text: &mut String, attempt: &AttemptDetail) {
     let row = &attempt.row;
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
-        let _ = writeln!(text, "{name:<14}{}", terminal_text_up_to(&value.to_string(), 2000));
+        let _ = writeln!(text, "{name:<18}{}", terminal_text_up_to(&value.to_string(), 2000));
     };
     line("case", &row.case_id);
     line("", &row.case().canonical());
@@ -62,7 +63,8 @@ fn details(text: &mut String, attempt: &AttemptDetail) {
     if let Some(reason) = &attempt.expectation_reason {
         line("declared", reason);
     }
-    line("started", &format!("{}, took {} ms, on {}", row.started_at, row.duration_ms, row.host));
+    let kept = if attempt.facts.get(control_cache::KEPT).is_some() { ", its answer kept from an earlier one" } else { "" };
+    line("started", &format!("{}, took {} ms, on {}{kept}", row.started_at, row.duration_ms, row.host));
     line("environment", &row.environment_id.as_deref().unwrap_or("-"));
     if let Ok(serde_json::Value::Object(metrics)) = serde_json::to_value(&row.metrics) {
         for (name, value) in metrics.iter().filter(|(_, value)| !value.is_null()) {
