@@ -9,6 +9,7 @@ pub mod attempt;
 pub mod axes;
 pub mod case;
 pub mod cause;
+pub mod change;
 pub mod event;
 pub mod exclusion;
 pub mod expectation;
