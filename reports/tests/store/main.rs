@@ -2,10 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by a panic")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a child process talks to its test")]
 
+mod confirming;
+mod copying;
 mod databases;
 mod full_disk;
 mod killing;
 mod merging;
+mod merging_pages;
 mod migrating;
 mod opening;
 mod past_the_store;
@@ -13,4 +16,5 @@ mod postgres_server;
 mod rate;
 mod recording;
 mod samples;
+mod writing_at_once;
 mod writing_rows;
