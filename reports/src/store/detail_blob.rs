@@ -3,8 +3,12 @@
 //! A blob is one version byte and then zstd. Version 1 holds JSON in which a figure that is not finite is the text `inf`,
 //! `-inf` or `nan`: a leaf's overflow must still be an overflow when it is judged again.
 
+use std::cell::RefCell;
+use std::io;
+
 use modelfarm_matrix::leaf::{LeafKind, LeafStatistics};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use zstd::bulk::{Compressor, Decompressor};
 
 use super::error::StoreError;
 
@@ -113,13 +117,33 @@ mod optional_real {
 
 /// Compresses text; never fails on what is in memory.
 pub(crate) fn compress(bytes: &[u8]) -> Vec<u8> {
+    thread_local! {
+        // Level 3 is zstd's default: about 300 MB/s, and tracebacks shrink to a fifth.
+        static COMPRESSOR: Kept<Compressor<'static>> = const { Kept::new() };
+    }
     let mut blob = vec![VERSION];
-    // Level 3 is zstd's default: about 300 MB/s, and tracebacks shrink to a fifth.
-    match zstd::bulk::compress(bytes, 3) {
+    match COMPRESSOR.with(|kept| kept.used(|| Compressor::new(3), |compressor| compressor.compress(bytes))) {
         Ok(compressed) => blob.extend(compressed),
         Err(error) => tracing::error!(%error, "zstd refused to compress {} bytes", bytes.len()),
     }
     blob
+}
+
+/// A context of zstd's. Making one takes longer than most blobs do.
+struct Kept<T>(RefCell<Option<T>>);
+
+impl<T> Kept<T> {
+    const fn new() -> Self {
+        Self(RefCell::new(None))
+    }
+
+    fn used<R>(&self, make: impl FnOnce() -> io::Result<T>, work: impl FnOnce(&mut T) -> io::Result<R>) -> io::Result<R> {
+        let mut kept = self.0.borrow_mut();
+        match &mut *kept {
+            Some(context) => work(context),
+            None => work(kept.insert(make()?)),
+        }
+    }
 }
 
 /// The inverse of `compress`, bounded: a database may come from somebody else.
@@ -132,9 +156,9 @@ pub(crate) fn decompress(column: &'static str, blob: &[u8]) -> Result<Vec<u8>, S
     };
     let too_much = || invalid(format!("the blob holds more than {MAX_BYTES} bytes"));
     // Blobs of this program say how much they hold. Those of others are read until there is too much.
-    if let Some(size) = zstd::bulk::Decompressor::upper_bound(compressed) {
+    if let Some(size) = Decompressor::upper_bound(compressed) {
         return match size as u64 {
-            ..=MAX_BYTES => zstd::bulk::decompress(compressed, size).map_err(|error| invalid(error.to_string())),
+            ..=MAX_BYTES => decompress_to(size, compressed).map_err(|error| invalid(error.to_string())),
             _ => Err(too_much()),
         };
     }
@@ -146,6 +170,13 @@ pub(crate) fn decompress(column: &'static str, blob: &[u8]) -> Result<Vec<u8>, S
         return Err(too_much());
     }
     Ok(bytes)
+}
+
+fn decompress_to(size: usize, compressed: &[u8]) -> io::Result<Vec<u8>> {
+    thread_local! {
+        static DECOMPRESSOR: Kept<Decompressor<'static>> = const { Kept::new() };
+    }
+    DECOMPRESSOR.with(|kept| kept.used(Decompressor::new, |decompressor| decompressor.decompress(compressed, size)))
 }
 
 fn pack<T: Serialize>(value: &T) -> Vec<u8> {

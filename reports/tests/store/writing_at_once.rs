@@ -36,8 +36,12 @@ async fn writer() {
     };
     let run = store.begin_run(&new).await.unwrap();
     for attempt in (1..=count).filter(|attempt| attempt % WRITERS == number) {
-        let attempt = Attempt { attempt: attempt as u32, ..failed(&case(0)) };
-        store.finish_attempt(&run, &attempt).await.unwrap();
+        let tried = Attempt { attempt: attempt as u32, ..failed(&case(0)) };
+        // The case is final and not final by turns, so that who counts at the same time counts wrong.
+        match attempt % 2 == 1 && attempt < count {
+            true => store.finish_attempt_before_retry(&run, &tried).await.unwrap(),
+            false => store.finish_attempt(&run, &tried).await.unwrap(),
+        };
     }
     for case in (0..count).map(|index| case(1 + number * count + index)) {
         let started = Event::AttemptStarted { case_id: case.id(), attempt: 1 };

@@ -8,6 +8,7 @@
 
 mod attempts;
 mod events;
+mod examined;
 mod keys;
 mod left_behind;
 
