@@ -70,11 +70,11 @@ pub fn server() -> Option<&'static PostgresServer> {
     static SERVER: LazyLock<Option<PostgresServer>> = LazyLock::new(|| {
         let found = programs();
         if found.is_none() {
-            let missing = "no initdb, postgres and pg_isready in the folder that `pg_config --bindir` names, nor in \
+            let missing = "initdb, postgres and pg_isready are neither in the folder that `pg_config --bindir` names nor in \
                            /usr/lib/postgresql/*/bin; `.ci/run system` installs them";
-            assert!(std::env::var_os("CI").is_none(), "the store must be tested on PostgreSQL in CI: there is {missing}");
+            assert!(std::env::var_os("CI").is_none(), "the store must be tested on PostgreSQL in CI: {missing}");
             // Past what the test runner keeps of a test that passes.
-            let _ = writeln!(std::io::stderr(), "skipped: the store is tested on SQLite alone: there is {missing}");
+            let _ = writeln!(std::io::stderr(), "skipped: the store is tested on SQLite alone: {missing}");
         }
         found.as_deref().map(PostgresServer::start)
     });
