@@ -265,9 +265,9 @@ mod tests {
 
     #[test]
     fn a_flaking_case_regresses_when_chance_no_longer_explains_it() {
-        let history = "P FP P P P P FP P P P P P P P P P P P P P ";
-        assert_eq!(of(&format!("{history} F")), Some(Change::Flaky), "one failure of a case that fails one time in ten");
-        assert_eq!(of(&format!("{history} FFFF")), Some(Change::Regressed), "four in a row are one in ten thousand");
+        let history = "P FP P P P P FP".to_owned() + &" P".repeat(25);
+        assert_eq!(of(&format!("{history} F")), Some(Change::Flaky), "one failure of a case that fails one time in fourteen");
+        assert_eq!(of(&format!("{history} FFFF")), Some(Change::Regressed), "four in a row are one in thirty thousand");
         assert_eq!(of(&format!("{history} FFFF F")), Some(Change::StillFailing));
         assert_eq!(of("PF FP PF FFFP FP FFFF"), Some(Change::Flaky), "a case that fails more often than not");
     }

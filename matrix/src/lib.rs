@@ -7,9 +7,11 @@
 
 pub mod attempt;
 pub mod axes;
+pub mod bisection;
 pub mod case;
 pub mod cause;
 pub mod change;
+pub mod episode;
 pub mod event;
 pub mod exclusion;
 pub mod expectation;

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use modelfarm_matrix::axes::{Harness, Mode, Workload};
 use modelfarm_matrix::case::CaseId;
+use modelfarm_matrix::change::Change;
 use modelfarm_matrix::plan::Shard;
 use modelfarm_matrix::sample::Sample;
+use modelfarm_reports::query::{Since, WINDOW};
 
 /// A test farm for model compatibility with PyTorch accelerator backends.
 #[derive(Debug, Parser)]
@@ -59,6 +61,30 @@ pub enum Command {
         /// List every case that is left out, and not only the reasons
         #[arg(long)]
         left_out: bool,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Try what regressed again, in the environment of before and in that of now; exit code 1 where both sides agree
+    Confirm {
+        /// The matrix file that the runs were of
+        #[arg(long, value_name = "FILE")]
+        matrix: PathBuf,
+        /// The newer run: an id, `latest` or `latest~N`; default: the newest complete run of the matrix
+        #[arg(long, value_name = "R")]
+        run: Option<String>,
+        /// What it is compared with: a run, a date or a duration; default: the complete run before it
+        #[arg(long, value_name = "WHEN")]
+        since: Option<Since>,
+        /// How often each case is tried in each environment
+        #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
+        tries: u32,
+        /// Models at a time; default: the number of cores
+        #[arg(long, value_name = "N")]
+        jobs: Option<usize>,
+        /// Which cases
+        #[command(flatten)]
+        selection: Selection,
         /// How to print
         #[command(flatten)]
         output: Output,
@@ -158,6 +184,9 @@ pub struct ExecutionOptions {
     /// How often an unexpected failure is tried again
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub retries: u32,
+    /// How often each case is tried, whatever comes out: what passes by chance shows as well as what fails by chance
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub repeat: u32,
     /// Go on with a run that was interrupted
     #[arg(long, value_name = "R", conflicts_with = "rerun")]
     pub resume: Option<String>,
@@ -256,6 +285,115 @@ pub enum Query {
         /// Only those with a case in the run, without what the fixtures leave out
         #[arg(long)]
         attempted: bool,
+        /// Which cases
+        #[command(flatten)]
+        selection: Selection,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
+    /// What changed between two runs; exit code 1 where something regressed or is a new failure
+    Regressions {
+        /// The newer run: an id, `latest` or `latest~N`; default: the newest complete run
+        #[arg(long, value_name = "R", conflicts_with = "matrix")]
+        run: Option<String>,
+        /// The newest complete run of this matrix
+        #[arg(long, value_name = "NAME")]
+        matrix: Option<String>,
+        /// What it is compared with: a run, a date or a duration, such as latest~1, 2026-11-01 or 7d; default: the complete
+        /// run of the same matrix before it
+        #[arg(long, value_name = "WHEN")]
+        since: Option<Since>,
+        /// So many complete runs before that tell whether a case flakes
+        #[arg(long, value_name = "N", default_value_t = WINDOW)]
+        window: u32,
+        /// Only these changes: regressed, fixed, new_failure, new_pass, still_failing, flaky, vanished, undecided
+        #[arg(long = "change", value_name = "C", num_args = 1..)]
+        changes: Vec<Change>,
+        /// Which cases
+        #[command(flatten)]
+        selection: Selection,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Cases that pass and fail by chance
+    Flakes {
+        /// The matrix; default: that of the newest complete run
+        #[arg(long, value_name = "NAME")]
+        matrix: Option<String>,
+        /// In so many of its newest complete runs
+        #[arg(long, value_name = "N", default_value_t = WINDOW)]
+        window: u32,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Hosts, those on which more fails than elsewhere first
+    Hosts {
+        /// The matrix; default: that of the newest complete run
+        #[arg(long, value_name = "NAME")]
+        matrix: Option<String>,
+        /// In so many of its newest complete runs
+        #[arg(long, value_name = "N", default_value_t = WINDOW)]
+        window: u32,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Since when each case works, or is broken
+    Standing {
+        /// Only runs of this matrix; default: of every matrix
+        #[arg(long, value_name = "NAME")]
+        matrix: Option<String>,
+        /// How far back: a date or a duration, such as 2026-11-01 or 90d
+        #[arg(long, value_name = "WHEN", default_value = "3650d")]
+        since: Since,
+        /// Which cases
+        #[command(flatten)]
+        selection: Selection,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
+    /// The pass rate of each run, target and mode, with its denominator
+    PassRate {
+        /// Only runs of this matrix; default: of every matrix
+        #[arg(long, value_name = "NAME")]
+        matrix: Option<String>,
+        /// How far back: a date or a duration, such as 2026-11-01 or 90d
+        #[arg(long, value_name = "WHEN", default_value = "90d")]
+        since: Since,
+        /// Which cases
+        #[command(flatten)]
+        selection: Selection,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
+    /// How long it took until what broke worked again
+    Repairs {
+        /// Only runs of this matrix; default: of every matrix
+        #[arg(long, value_name = "NAME")]
+        matrix: Option<String>,
+        /// How far back: a date or a duration, such as 2026-11-01 or 90d
+        #[arg(long, value_name = "WHEN", default_value = "365d")]
+        since: Since,
+        /// Which cases
+        #[command(flatten)]
+        selection: Selection,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
+    /// The newest environment in which all of an architecture passed
+    Versions {
+        /// Only runs of this matrix; default: of every matrix
+        #[arg(long, value_name = "NAME")]
+        matrix: Option<String>,
+        /// How far back: a date or a duration, such as 2026-11-01 or 90d
+        #[arg(long, value_name = "WHEN", default_value = "365d")]
+        since: Since,
         /// Which cases
         #[command(flatten)]
         selection: Selection,

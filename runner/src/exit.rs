@@ -51,6 +51,11 @@ impl Failure {
         Self { message: message.into(), code: ExitCode::NothingToRun }
     }
 
+    /// Stopped by a person or a signal before there was an answer.
+    pub fn interrupted() -> Self {
+        Self { message: "interrupted before there was an answer; everything finished is recorded".to_owned(), code: ExitCode::Interrupted }
+    }
+
     /// Its exit code.
     pub fn code(&self) -> ExitCode {
         self.code

@@ -31,6 +31,7 @@ pub use recording::{Environment, NewRun, RunHandle};
 pub use time::{now_ms, rfc3339};
 
 pub(crate) use database::{Database, Row, Transaction};
+pub(crate) use detail_blob::decompress;
 
 /// An open store. Clones share its connections.
 #[derive(Debug, Clone)]

@@ -4,6 +4,7 @@
 
 mod databases;
 mod full_disk;
+mod history;
 mod killing;
 mod merging;
 mod migrating;

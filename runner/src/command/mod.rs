@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod confirm;
 pub mod database;
 pub mod demo;
 pub mod env;
@@ -11,6 +12,8 @@ pub mod printing;
 pub mod query;
 pub mod run;
 pub mod show;
+
+use modelfarm_reports::query::WINDOW;
 
 use crate::cli::{Cli, Command};
 use crate::exit::{ExitCode, Failure};
@@ -50,6 +53,11 @@ pub async fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Run { matrix, selection, execution } => run::run(&farm, matrix, &selection, &execution).await,
         Command::Plan { matrix, selection, left_out, output } => {
             plan::plan(&farm, &matrix, &selection, left_out, &output).await
+        }
+        Command::Confirm { matrix, run, since, tries, jobs, selection, output } => {
+            let question = query::question(run, None, since, WINDOW, &selection)?;
+            let wanted = confirm::Wanted { question, matrix: &matrix, tries, jobs };
+            confirm::confirm(&farm, &wanted, &output).await
         }
         Command::Show { reference, output } => show::show(&farm, &reference, &output).await,
         Command::Query(what) => query::query(&farm, what).await,

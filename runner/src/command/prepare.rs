@@ -155,6 +155,8 @@ pub struct Prepared {
     pub hubs: Hubs,
     /// The plan.
     pub plan: Plan,
+    /// Which of the matrix's cases it has, apart from the shard; empty where all.
+    pub selection: String,
     /// The Hub that serves the fixtures, for as long as it is needed.
     pub fixture_hub: Option<RunningHub>,
 }
@@ -202,8 +204,9 @@ pub async fn prepare(
     matrix.check_architectures(&matrix_text.file, &matrix_text.text, &architectures).map_err(usage)?;
     check_selection(selection, &models)?;
     let filters = filters(selection, only_cases)?;
+    let described = filters.to_string();
     let plan = plan(&matrix, &targets, &models, &filters, selection.shard.unwrap_or(Shard::WHOLE));
-    Ok(Prepared { matrix, matrix_text, targets, expectations, environments, hubs, plan, fixture_hub })
+    Ok(Prepared { matrix, matrix_text, targets, expectations, environments, hubs, plan, selection: described, fixture_hub })
 }
 
 /// Builds the fixtures where they are missing or outdated.

@@ -108,7 +108,8 @@ fn exit_code(run: &RunRow, rows: &[ResultRow], max_inconclusive: f64, strict: bo
     }
 }
 
-async fn execute(
+/// Runs a plan in the environments that it was prepared with.
+pub(super) async fn execute(
     farm: &Farm,
     store: &Arc<Store>,
     prepared: &Prepared,
@@ -157,6 +158,7 @@ async fn execute(
     let new = NewRun {
         run_id: run_id.to_owned(),
         matrix: matrix.name.clone(),
+        selection: prepared.selection.clone(),
         plan_id: plan.id.clone(),
         planned_cases: plan.all_cases.iter().map(ToString::to_string).collect(),
         shard: shard.to_string(),
@@ -201,6 +203,7 @@ async fn execute(
         host: this_host(),
         worker_hash,
         retries: execution.retries,
+        repeat: execution.repeat,
         seed: 0,
         already_final: store.final_cases(&handle).await?,
         last_attempts: store.last_attempts(&handle).await?,
