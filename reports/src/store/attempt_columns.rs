@@ -3,12 +3,10 @@
 use modelfarm_matrix::attempt::{Attempt, Metrics};
 use modelfarm_matrix::case::Case;
 
-use super::cell::Cell;
+use super::cell::{Cell, Kind, values};
 use super::database::Row;
 use super::detail_blob::{Output, pack_leaves, pack_output, unpack_leaves, unpack_output};
 use super::error::StoreError;
-use super::statement::Statement;
-use super::table_columns::{ATTEMPT_DETAILS, ATTEMPTS, CASES};
 use super::time::rfc3339;
 use crate::rows::{AttemptDetail, ResultRow};
 
@@ -27,35 +25,35 @@ macro_rules! result_columns {
 }
 pub(crate) use result_columns;
 
-/// `INSERT` of a case that may be there already.
-pub(crate) fn insert_case(case: &Case) -> Statement {
+/// A case, in the order of `CASES`.
+pub(crate) fn case_values(case: &Case) -> Vec<Cell> {
     let Case { model, class, harness, weights, workload, inputs, dtype, precision, attention, target, mode } = case;
-    CASES
-        .insert()
-        .bind(case.id().as_str())
-        .bind(case.canonical())
-        .bind(model.as_str())
-        .bind(class)
-        .bind(harness.as_str())
-        .bind(weights.as_str())
-        .bind(workload.as_str())
-        .bind(inputs)
-        .bind(dtype.as_str())
-        .bind(precision.as_str())
-        .bind(attention)
-        .bind(target)
-        .bind(mode.as_str())
+    values![
+        case.id().as_str(),
+        case.canonical(),
+        model.as_str(),
+        class,
+        harness.as_str(),
+        weights.as_str(),
+        workload.as_str(),
+        inputs,
+        dtype.as_str(),
+        precision.as_str(),
+        attention,
+        target,
+        mode.as_str(),
+    ]
 }
 
-/// Where an attempt belongs in one database.
+/// Where an attempt belongs in one database, and whether it counts there.
 pub(crate) struct Place {
     pub(crate) run_key: i64,
     pub(crate) case_key: i64,
     pub(crate) is_final: bool,
 }
 
-/// `INSERT` of an attempt, in the order of `ATTEMPTS`.
-pub(crate) fn insert_attempt(place: &Place, attempt_id: &str, is_retried: bool, attempt: &Attempt) -> Statement {
+/// An attempt, in the order of `ATTEMPTS`.
+pub(crate) fn attempt_values(place: &Place, attempt_id: &str, is_retried: bool, attempt: &Attempt) -> Vec<Cell> {
     let Metrics {
         rmse_ratio,
         rel_l2,
@@ -75,60 +73,60 @@ pub(crate) fn insert_attempt(place: &Place, attempt_id: &str, is_retried: bool, 
         peak_device_bytes,
         tokens_per_s,
     } = attempt.metrics;
-    ATTEMPTS
-        .insert()
-        .bind(place.run_key)
-        .bind(place.case_key)
-        .bind(place.is_final)
-        .bind(attempt_id)
-        .bind(attempt.attempt)
-        .bind(is_retried)
-        .bind(&attempt.architecture)
-        .bind(&attempt.revision)
-        .bind(attempt.check.as_str())
-        .bind(attempt.outcome.as_str())
-        .bind(attempt.stage.as_str())
-        .bind(attempt.fault.map(|fault| fault.as_str()))
-        .bind(attempt.verdict.as_str())
-        .bind(&attempt.signature)
-        .bind(&attempt.message)
-        .bind(attempt.started_at)
-        .bind(attempt.duration_ms)
-        .bind(attempt.farm_overhead_ms)
-        .bind(&attempt.host)
-        .bind(&attempt.environment_id)
-        .bind(&attempt.inputs_hash)
-        .bind(&attempt.reference_key)
-        .bind(rmse_ratio)
-        .bind(rel_l2)
-        .bind(max_abs)
-        .bind(pcc)
-        .bind(cosine)
-        .bind(gain_error)
-        .bind(top1_agreement)
-        .bind(graph_count)
-        .bind(graph_break_count)
-        .bind(recompile_count)
-        .bind(compile_count)
-        .bind(compile_ms)
-        .bind(execute_count)
-        .bind(h2d_bytes)
-        .bind(d2h_bytes)
-        .bind(peak_device_bytes)
-        .bind(tokens_per_s)
+    values![
+        place.run_key,
+        place.case_key,
+        place.is_final,
+        attempt_id,
+        attempt.attempt,
+        is_retried,
+        &attempt.architecture,
+        &attempt.revision,
+        attempt.check.as_str(),
+        attempt.outcome.as_str(),
+        attempt.stage.as_str(),
+        attempt.fault.map(|fault| fault.as_str()),
+        attempt.verdict.as_str(),
+        &attempt.signature,
+        &attempt.message,
+        attempt.started_at,
+        attempt.duration_ms,
+        attempt.farm_overhead_ms,
+        &attempt.host,
+        &attempt.environment_id,
+        &attempt.inputs_hash,
+        &attempt.reference_key,
+        rmse_ratio,
+        rel_l2,
+        max_abs,
+        pcc,
+        cosine,
+        gain_error,
+        top1_agreement,
+        graph_count,
+        graph_break_count,
+        recompile_count,
+        compile_count,
+        compile_ms,
+        execute_count,
+        h2d_bytes,
+        d2h_bytes,
+        peak_device_bytes,
+        tokens_per_s,
+    ]
 }
 
-/// `INSERT` of an attempt's details, in the order of `ATTEMPT_DETAILS`.
-pub(crate) fn insert_details(attempt_key: i64, attempt: &Attempt) -> Statement {
+/// An attempt's details, in the order of `ATTEMPT_DETAILS`.
+pub(crate) fn detail_values(attempt_key: i64, attempt: &Attempt) -> Vec<Cell> {
     let output = Output { traceback: attempt.traceback.clone(), output_tail: attempt.output_tail.clone() };
-    ATTEMPT_DETAILS
-        .insert()
-        .bind(attempt_key)
-        .bind(&attempt.expectation_reason)
-        .bind(json_text(&attempt.evidence))
-        .bind(json_text(&attempt.facts))
-        .bind(pack_output(&output))
-        .bind(pack_leaves(&attempt.leaves))
+    values![
+        attempt_key,
+        &attempt.expectation_reason,
+        json_text(&attempt.evidence),
+        json_text(&attempt.facts),
+        pack_output(&output),
+        pack_leaves(&attempt.leaves),
+    ]
 }
 
 /// A value as JSON text. Values with text keys alone come here, and those always are JSON.
@@ -211,6 +209,6 @@ pub(crate) fn attempt_detail(row: &Row) -> Result<AttemptDetail, StoreError> {
 }
 
 /// The values of columns as they stand in a row, to be bound again elsewhere.
-pub(crate) fn cells(row: &Row, columns: &[(&'static str, super::cell::Kind)]) -> Result<Vec<Cell>, StoreError> {
-    columns.iter().map(|(column, kind)| row.cell(column, *kind)).collect()
+pub(crate) fn cells(row: &Row, columns: &[(&'static str, Kind)]) -> impl Iterator<Item = Result<Cell, StoreError>> {
+    columns.iter().map(|(column, kind)| row.cell(column, *kind))
 }

@@ -9,6 +9,14 @@ pub(crate) enum Cell {
     Bytes(Option<Vec<u8>>),
 }
 
+/// Values of any types as cells, in their order.
+macro_rules! values {
+    ($($value:expr),+ $(,)?) => {
+        vec![$($crate::store::cell::Cell::from($value)),+]
+    };
+}
+pub(crate) use values;
+
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -11,7 +11,9 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgPool, Postgres
 use super::cell::{Cell, Kind};
 use super::database_url::DatabaseUrl;
 use super::error::StoreError;
-use super::statement::{Statement, bind_cell, postgres_builder, sqlite_builder};
+#[cfg(test)]
+use super::query_plans;
+use super::statement::{Statement, bind_cell, postgres_builder, sql, sqlite_builder};
 
 /// How long a writer waits for another process's writer.
 const BUSY: Duration = Duration::from_secs(35);
@@ -208,6 +210,8 @@ enum Inner {
 /// Runs a statement with one of sqlx's methods and maps the driver's error.
 macro_rules! run {
     ($self:ident, $statement:ident, $method:ident, $map_sqlite:expr, $map_postgres:expr) => {{
+        #[cfg(test)]
+        $self.note_plan(&$statement).await?;
         let result = match (&mut $self.inner, $statement) {
             (Inner::Sqlite(transaction), Statement::Fixed(text, cells)) => {
                 let mut query = sqlx::query::<Sqlite>(text);
@@ -266,6 +270,37 @@ impl Transaction {
         run!(self, statement, fetch_one, Row::Sqlite, Row::Postgres)
     }
 
+    /// Notes how SQLite carries a statement out, where a test asks for it.
+    #[cfg(test)]
+    async fn note_plan(&mut self, statement: &Statement) -> Result<(), StoreError> {
+        let Inner::Sqlite(transaction) = &mut self.inner else { return Ok(()) };
+        if !query_plans::are_noted() {
+            return Ok(());
+        }
+        let steps = match statement.explained() {
+            Statement::Fixed(text, cells) => {
+                let mut query = sqlx::query::<Sqlite>(text);
+                for cell in cells {
+                    query = bind_cell!(query, cell);
+                }
+                transaction.fetch_all(query).await
+            }
+            Statement::Built(pieces) => transaction.fetch_all(sqlite_builder(pieces).build()).await,
+        };
+        let steps = steps.map_err(|error| StoreError::from_driver(&self.name, error))?;
+        let steps = steps.into_iter().map(|step| Row::Sqlite(step).text("detail")).collect::<Result<_, _>>()?;
+        query_plans::note(statement.shown(), steps);
+        Ok(())
+    }
+
+    /// Waits until nobody else does this, and keeps others from it until the end. A SQLite writer is alone already.
+    pub(crate) async fn lock(&mut self, what: Lock) -> Result<(), StoreError> {
+        if self.dialect() == Dialect::Postgres {
+            self.execute(sql("SELECT pg_advisory_xact_lock($1)").bind(what.number())).await?;
+        }
+        Ok(())
+    }
+
     /// Runs a script of this program's own, such as a migration.
     pub(crate) async fn script(&mut self, script: String) -> Result<(), sqlx::Error> {
         let script = sqlx::raw_sql(AssertSqlSafe(script));
@@ -282,6 +317,25 @@ impl Transaction {
             Inner::Postgres(transaction) => transaction.commit().await,
         };
         result.map_err(|error| StoreError::from_driver(&self.name, error))
+    }
+}
+
+/// What only one writer may do at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lock {
+    /// Bringing the schema to another version.
+    Migration,
+    /// Taking another store over: two merges would each hold runs that the other waits for.
+    Merge,
+}
+
+impl Lock {
+    /// Any numbers will do as long as every version of this program uses the same.
+    fn number(self) -> i64 {
+        match self {
+            Lock::Migration => 6_241_733_809_117,
+            Lock::Merge => 6_241_733_809_118,
+        }
     }
 }
 

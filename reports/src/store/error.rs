@@ -136,6 +136,9 @@ pub enum StoreError {
         /// The number of the try.
         attempt: u32,
     },
+    /// Some of the attempts are recorded already.
+    #[error("record attempts of run {0}: the run has some of them already; record each attempt of a run once")]
+    AttemptsExist(String),
     /// A stored value is none that this program knows.
     #[error("read column {column} of the database: {detail}")]
     Value {

@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::attempt_columns::json_text;
+use super::cell::{Cell, values};
+use super::row_batch::insert_row;
 use super::statement::sql;
+use super::table_columns::{ARTIFACTS, MODEL_REFERENCES};
 use super::time::now_ms;
 use super::{Row, RunHandle, Store, StoreError};
 use crate::query::Artifact;
@@ -31,7 +34,7 @@ impl Store {
     /// Records a reference, or that it was made again.
     pub async fn record_reference(&self, reference: &CachedReference) -> Result<(), StoreError> {
         let mut transaction = self.database.write().await?;
-        transaction.execute(put_reference(reference)).await?;
+        insert_row(&mut transaction, &MODEL_REFERENCES, reference_values(reference)).await?;
         transaction.commit().await
     }
 
@@ -74,24 +77,15 @@ impl Store {
         let Some(row) = transaction.optional(find).await? else {
             return Err(StoreError::NoSuchCase(format!("{}/{case_id}/{attempt}", run.run_id())));
         };
-        transaction.execute(put_artifact(row.int("attempt_key")?, artifact)).await?;
+        insert_row(&mut transaction, &ARTIFACTS, artifact_values(row.int("attempt_key")?, artifact)).await?;
         transaction.commit().await
     }
 }
 
-pub(crate) fn put_reference(reference: &CachedReference) -> super::statement::Statement {
-    sql("INSERT INTO model_references (reference_key, host, path, bytes, created_at, last_used_at, facts) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (reference_key, host) DO UPDATE SET path = excluded.path, \
-         bytes = excluded.bytes, created_at = excluded.created_at, last_used_at = excluded.last_used_at, \
-         facts = excluded.facts WHERE (excluded.last_used_at, excluded.created_at, excluded.path, excluded.facts) \
-         > (model_references.last_used_at, model_references.created_at, model_references.path, model_references.facts)")
-    .bind(&reference.key)
-    .bind(&reference.host)
-    .bind(&reference.path)
-    .bind(reference.bytes)
-    .bind(reference.created_at)
-    .bind(reference.last_used_at)
-    .bind(json_text(&reference.facts))
+/// A reference, in the order of `MODEL_REFERENCES`.
+pub(crate) fn reference_values(reference: &CachedReference) -> Vec<Cell> {
+    let CachedReference { key, host, path, bytes, created_at, last_used_at, facts } = reference;
+    values![key, host, path, *bytes, *created_at, *last_used_at, json_text(facts)]
 }
 
 pub(crate) fn reference(row: &Row) -> Result<CachedReference, StoreError> {
@@ -106,12 +100,8 @@ pub(crate) fn reference(row: &Row) -> Result<CachedReference, StoreError> {
     })
 }
 
-pub(crate) fn put_artifact(attempt_key: i64, artifact: &Artifact) -> super::statement::Statement {
-    sql("INSERT INTO artifacts (attempt_key, kind, host, path, bytes) VALUES ($1, $2, $3, $4, $5) \
-         ON CONFLICT (attempt_key, kind, host, path) DO NOTHING")
-    .bind(attempt_key)
-    .bind(&artifact.kind)
-    .bind(&artifact.host)
-    .bind(&artifact.path)
-    .bind(artifact.bytes)
+/// A file, in the order of `ARTIFACTS`.
+pub(crate) fn artifact_values(attempt_key: i64, artifact: &Artifact) -> Vec<Cell> {
+    let Artifact { kind, host, path, bytes } = artifact;
+    values![attempt_key, kind, host, path, *bytes]
 }

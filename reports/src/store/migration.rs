@@ -1,6 +1,6 @@
 //! The schema's versions: each a file up and a file down, one text for both databases.
 
-use super::database::{Database, Dialect, Transaction};
+use super::database::{Database, Dialect, Lock, Transaction};
 use super::error::StoreError;
 use super::statement::sql;
 use super::time::now_ms;
@@ -24,7 +24,7 @@ macro_rules! migrations {
 }
 
 /// Every migration, oldest first; the version is its time of writing.
-const MIGRATIONS: &[Migration] = migrations![20261130190000 "begin"];
+const MIGRATIONS: &[Migration] = migrations![20261130190000 "begin", 20261201120000 "history"];
 
 /// The newest version that this program knows.
 pub const NEWEST_SCHEMA: i64 = MIGRATIONS[MIGRATIONS.len() - 1].version;
@@ -86,7 +86,7 @@ pub(crate) async fn check(database: &Database) -> Result<(), StoreError> {
 /// Takes every step up that is missing, all in one transaction; returns the versions taken.
 pub(crate) async fn migrate(database: &Database) -> Result<Vec<i64>, StoreError> {
     let mut transaction = database.write().await?;
-    lock(&mut transaction).await?;
+    transaction.lock(Lock::Migration).await?;
     let name = database.name.clone();
     let version = match found(&mut transaction).await? {
         Found::Version(version) => version,
@@ -117,7 +117,7 @@ pub(crate) async fn migrate(database: &Database) -> Result<Vec<i64>, StoreError>
 /// Takes the newest step back; returns its version, or none where there is none left.
 pub(crate) async fn revert(database: &Database) -> Result<Option<i64>, StoreError> {
     let mut transaction = database.write().await?;
-    lock(&mut transaction).await?;
+    transaction.lock(Lock::Migration).await?;
     let version = match found(&mut transaction).await? {
         Found::Version(version) => version,
         Found::Nothing => return Ok(None),
@@ -140,15 +140,6 @@ async fn run(transaction: &mut Transaction, name: &str, migration: &Migration, t
         version: migration.version,
         source,
     })
-}
-
-/// Two programs that start at once must not both migrate. SQLite's BEGIN IMMEDIATE is that lock already.
-async fn lock(transaction: &mut Transaction) -> Result<(), StoreError> {
-    if transaction.dialect() == Dialect::Postgres {
-        // Any number will do as long as every version of this program uses the same.
-        transaction.execute(sql("SELECT pg_advisory_xact_lock(6241733809117)")).await?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

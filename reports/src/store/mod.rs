@@ -4,7 +4,9 @@
 //! transaction is committed; what a killed process had committed is there when the store is opened again.
 
 pub(crate) mod attempt_columns;
+mod case_keys;
 mod cell;
+mod confirmation;
 mod database;
 mod database_url;
 mod detail_blob;
@@ -14,19 +16,25 @@ mod finishing;
 pub(crate) mod liveness;
 mod merge;
 mod migration;
+mod past_run;
+#[cfg(test)]
+mod query_plans;
 mod recording;
+mod row_batch;
 pub(crate) mod statement;
 mod table_columns;
 mod time;
 
 use std::path::Path;
 
+pub use confirmation::{Confirmation, Retrial};
 pub use database_url::DatabaseUrl;
 pub use error::StoreError;
 pub use files::CachedReference;
 pub use liveness::this_host;
 pub use merge::MergeReport;
 pub use migration::NEWEST_SCHEMA;
+pub use past_run::{PastRun, PastTry};
 pub use recording::{Environment, NewRun, RunHandle};
 pub use time::{now_ms, rfc3339};
 

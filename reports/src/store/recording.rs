@@ -11,9 +11,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::attempt_columns::json_text;
+use super::cell::{Cell, values};
 use super::detail_blob::compress;
+use super::row_batch::{insert_row, insert_rows};
 use super::statement::sql;
-use super::table_columns::EVENTS;
+use super::table_columns::{EVENTS, MODELS};
 use super::time::now_ms;
 use super::{Store, StoreError, Transaction};
 use crate::rows::RunState;
@@ -82,43 +84,10 @@ impl Store {
     /// # Errors
     /// The run exists with another plan.
     pub async fn begin_run(&self, new: &NewRun) -> Result<RunHandle, StoreError> {
-        let run_id =
-            Uuid::parse_str(&new.run_id).map_err(|_| StoreError::RunId(new.run_id.chars().take(80).collect()))?.to_string();
-        let cases: BTreeSet<&str> = new.planned_cases.iter().map(String::as_str).collect();
-        let planned = cases.len() as u64;
-        let cases = compress(cases.into_iter().collect::<Vec<_>>().join("\n").as_bytes());
-        let now = now_ms();
         let mut transaction = self.database.write().await?;
-        let plan = sql("INSERT INTO plans (plan_id, cases, created_at) VALUES ($1, $2, $3) ON CONFLICT (plan_id) DO NOTHING");
-        transaction.execute(plan.bind(&new.plan_id).bind(cases).bind(now)).await?;
-        let run = sql("INSERT INTO runs (run_id, matrix, plan_id, planned, started_at, last_sequence) \
-                       VALUES ($1, $2, $3, $4, $5, 0) ON CONFLICT (run_id) DO NOTHING");
-        let run = run.bind(&run_id).bind(&new.matrix).bind(&new.plan_id).bind(planned).bind(now);
-        transaction.execute(run).await?;
-        let run = transaction.one(sql("SELECT run_key, plan_id FROM runs WHERE run_id = $1").bind(&run_id)).await?;
-        let (run_key, stored) = (run.int("run_key")?, run.text("plan_id")?);
-        if stored != new.plan_id {
-            return Err(StoreError::PlanDiffers { run_id, stored, given: new.plan_id.clone() });
-        }
-        // A new start of a shard ends an earlier one that never said that it ended.
-        let earlier = sql("UPDATE run_shards SET state = $1, ended_at = heartbeat_at \
-                           WHERE run_key = $2 AND shard = $3 AND ended_at IS NULL");
-        transaction.execute(earlier.bind(RunState::Interrupted.as_str()).bind(run_key).bind(&new.shard)).await?;
-        let shard = sql("INSERT INTO run_shards \
-                         (session_id, run_key, shard, host, pid, started_at, heartbeat_at, ended_at, state, facts) \
-                         VALUES ($1, $2, $3, $4, $5, $6, $6, NULL, $7, $8) RETURNING shard_key");
-        let shard = shard
-            .bind(Uuid::now_v7().to_string())
-            .bind(run_key)
-            .bind(&new.shard)
-            .bind(&new.host)
-            .bind(new.pid)
-            .bind(now)
-            .bind(RunState::Running.as_str())
-            .bind(json_text(&new.facts));
-        let shard_key = transaction.one(shard).await?.int("shard_key")?;
+        let run = open_shard(&mut transaction, new, now_ms()).await?;
         transaction.commit().await?;
-        Ok(RunHandle { run_key, shard_key, run_id })
+        Ok(run)
     }
 
     /// Says that the shard's process lives. Every event says so too; call this at least each half minute besides.
@@ -132,8 +101,7 @@ impl Store {
     /// Says that the shard has ended: `Complete`, `Partial` or `Interrupted`. What the whole run then is, `runs` computes.
     pub async fn end_shard(&self, run: &RunHandle, state: RunState) -> Result<(), StoreError> {
         let mut transaction = self.database.write().await?;
-        let end = sql("UPDATE run_shards SET state = $1, heartbeat_at = $2, ended_at = $2 WHERE shard_key = $3");
-        transaction.execute(end.bind(state.as_str()).bind(now_ms()).bind(run.shard_key)).await?;
+        close_shard(&mut transaction, run, state, now_ms()).await?;
         transaction.commit().await
     }
 
@@ -152,19 +120,17 @@ impl Store {
     /// Records several models in one transaction.
     pub async fn record_models(&self, models: &[Model]) -> Result<(), StoreError> {
         let mut transaction = self.database.write().await?;
-        let now = now_ms();
-        for model in models {
-            put_model(&mut transaction, model, now).await?;
-        }
+        put_models(&mut transaction, models, now_ms()).await?;
         transaction.commit().await
     }
 
     /// Appends an event to a run; returns its number, committed.
     pub async fn append_event(&self, run: &RunHandle, event: &Event) -> Result<u64, StoreError> {
         let mut transaction = self.database.write().await?;
-        let sequence = put_event(&mut transaction, run, event).await?;
+        let sequence = next_sequence(&mut transaction, run.run_key).await?;
+        put_event(&mut transaction, run, sequence, event).await?;
         transaction.commit().await?;
-        Ok(sequence)
+        Ok(u64::try_from(sequence).unwrap_or_default())
     }
 
     /// The cases of a run that need no other try: what a resumed run leaves out.
@@ -197,6 +163,55 @@ impl Store {
     }
 }
 
+/// Writes the run where it is new, and a start of its shard.
+pub(crate) async fn open_shard(transaction: &mut Transaction, new: &NewRun, at: i64) -> Result<RunHandle, StoreError> {
+    let run_id =
+        Uuid::parse_str(&new.run_id).map_err(|_| StoreError::RunId(new.run_id.chars().take(80).collect()))?.to_string();
+    let cases: BTreeSet<&str> = new.planned_cases.iter().map(String::as_str).collect();
+    let planned = cases.len() as u64;
+    let cases = compress(cases.into_iter().collect::<Vec<_>>().join("\n").as_bytes());
+    let plan = sql("INSERT INTO plans (plan_id, cases, created_at) VALUES ($1, $2, $3) ON CONFLICT (plan_id) DO NOTHING");
+    transaction.execute(plan.bind(&new.plan_id).bind(cases).bind(at)).await?;
+    let run = sql("INSERT INTO runs (run_id, matrix, plan_id, planned, started_at, last_sequence) \
+                   VALUES ($1, $2, $3, $4, $5, 0) ON CONFLICT (run_id) DO NOTHING");
+    let run = run.bind(&run_id).bind(&new.matrix).bind(&new.plan_id).bind(planned).bind(at);
+    transaction.execute(run).await?;
+    let run = transaction.one(sql("SELECT run_key, plan_id FROM runs WHERE run_id = $1").bind(&run_id)).await?;
+    let (run_key, stored) = (run.int("run_key")?, run.text("plan_id")?);
+    if stored != new.plan_id {
+        return Err(StoreError::PlanDiffers { run_id, stored, given: new.plan_id.clone() });
+    }
+    // A new start of a shard ends an earlier one that never said that it ended.
+    let earlier = sql("UPDATE run_shards SET state = $1, ended_at = heartbeat_at \
+                       WHERE run_key = $2 AND shard = $3 AND ended_at IS NULL");
+    transaction.execute(earlier.bind(RunState::Interrupted.as_str()).bind(run_key).bind(&new.shard)).await?;
+    let shard = sql("INSERT INTO run_shards \
+                     (session_id, run_key, shard, host, pid, started_at, heartbeat_at, ended_at, state, facts) \
+                     VALUES ($1, $2, $3, $4, $5, $6, $6, NULL, $7, $8) RETURNING shard_key");
+    let shard = shard
+        .bind(Uuid::now_v7().to_string())
+        .bind(run_key)
+        .bind(&new.shard)
+        .bind(&new.host)
+        .bind(new.pid)
+        .bind(at)
+        .bind(RunState::Running.as_str())
+        .bind(json_text(&new.facts));
+    let shard_key = transaction.one(shard).await?.int("shard_key")?;
+    Ok(RunHandle { run_key, shard_key, run_id })
+}
+
+/// Says that a shard has ended.
+pub(crate) async fn close_shard(
+    transaction: &mut Transaction,
+    run: &RunHandle,
+    state: RunState,
+    at: i64,
+) -> Result<(), StoreError> {
+    let end = sql("UPDATE run_shards SET state = $1, heartbeat_at = $2, ended_at = $2 WHERE shard_key = $3");
+    transaction.execute(end.bind(state.as_str()).bind(at).bind(run.shard_key)).await.map(|_| ())
+}
+
 pub(crate) async fn put_environment(transaction: &mut Transaction, environment: &Environment) -> Result<(), StoreError> {
     // The earliest sight counts, so that the order of merges does not.
     let insert = sql("INSERT INTO environments (environment_id, name, packages, requirements, created_at) \
@@ -211,28 +226,30 @@ pub(crate) async fn put_environment(transaction: &mut Transaction, environment: 
     transaction.execute(insert).await.map(|_| ())
 }
 
-pub(crate) async fn put_model(transaction: &mut Transaction, model: &Model, seen_at: i64) -> Result<(), StoreError> {
-    // Equal times are told apart by content, so that the order of merges does not matter.
-    let insert = sql("INSERT INTO models \
-                      (model, revision, source, architecture, class, harness, tags, downloads, seen_at) \
-                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (model, revision) DO UPDATE SET \
-                      source = excluded.source, architecture = excluded.architecture, class = excluded.class, \
-                      harness = excluded.harness, tags = excluded.tags, downloads = excluded.downloads, \
-                      seen_at = excluded.seen_at \
-                      WHERE (excluded.seen_at, excluded.downloads, excluded.tags, excluded.architecture, excluded.class) \
-                      > (models.seen_at, models.downloads, models.tags, models.architecture, models.class)");
-    let source = json_text(&model.source);
-    let insert = insert
-        .bind(model.id.as_str())
-        .bind(model.revision.as_deref().unwrap_or_default())
-        .bind(source.trim_matches('"'))
-        .bind(&model.architecture)
-        .bind(&model.class)
-        .bind(model.harness.as_str())
-        .bind(json_text(&model.tags))
-        .bind(model.downloads)
-        .bind(seen_at);
-    transaction.execute(insert).await.map(|_| ())
+/// Writes models of different names or revisions, as they were known at a time.
+pub(crate) async fn put_models(transaction: &mut Transaction, models: &[Model], seen_at: i64) -> Result<(), StoreError> {
+    // A statement takes a row once: of two models of one name and revision the last is what is known.
+    let name = |model: &Model| (model.id.clone(), model.revision.clone().unwrap_or_default());
+    let different: BTreeMap<_, _> = models.iter().map(|model| (name(model), model)).collect();
+    let rows = different.into_values().map(|model| model_values(model, seen_at)).collect();
+    insert_rows(transaction, &MODELS, rows).await.map(|_| ())
+}
+
+/// A model, in the order of `MODELS`.
+pub(crate) fn model_values(model: &Model, seen_at: i64) -> Vec<Cell> {
+    let Model { id, revision, source, architecture, class, harness, tags, downloads } = model;
+    let source = json_text(source);
+    values![
+        id.as_str(),
+        revision.as_deref().unwrap_or_default(),
+        source.trim_matches('"'),
+        architecture,
+        class,
+        harness.as_str(),
+        json_text(tags),
+        *downloads,
+        seen_at,
+    ]
 }
 
 /// The next number of a run. Holding the run's row until the commit makes the order of numbers the order of commits.
@@ -241,9 +258,21 @@ pub(crate) async fn next_sequence(transaction: &mut Transaction, run_key: i64) -
     transaction.one(next.bind(run_key)).await?.int("last_sequence")
 }
 
-pub(crate) async fn put_event(transaction: &mut Transaction, run: &RunHandle, event: &Event) -> Result<u64, StoreError> {
-    let sequence = next_sequence(transaction, run.run_key).await?;
+/// Writes an event that happens now under the number that was drawn for it.
+pub(crate) async fn put_event(
+    transaction: &mut Transaction,
+    run: &RunHandle,
+    sequence: i64,
+    event: &Event,
+) -> Result<(), StoreError> {
     let now = now_ms();
+    insert_row(transaction, &EVENTS, event_values(run, sequence, now, event)).await?;
+    let beat = sql("UPDATE run_shards SET heartbeat_at = $1 WHERE shard_key = $2 AND ended_at IS NULL");
+    transaction.execute(beat.bind(now).bind(run.shard_key)).await.map(|_| ())
+}
+
+/// An event, in the order of `EVENTS`.
+pub(crate) fn event_values(run: &RunHandle, sequence: i64, at: i64, event: &Event) -> Vec<Cell> {
     let (case_id, attempt) = match event {
         Event::AttemptStarted { case_id, attempt }
         | Event::StageEntered { case_id, attempt, .. }
@@ -251,21 +280,7 @@ pub(crate) async fn put_event(transaction: &mut Transaction, run: &RunHandle, ev
         Event::RunStarted { .. } | Event::ModelStage { .. } | Event::RunFinished { .. } => (None, None),
     };
     let payload = json_text(event);
-    let insert = EVENTS
-        .insert()
-        .bind(run.run_key)
-        .bind(sequence)
-        .bind(run.shard_key)
-        .bind(sequence)
-        .bind(now)
-        .bind(case_id)
-        .bind(attempt)
-        .bind(event_type(&payload))
-        .bind(payload);
-    transaction.execute(insert).await?;
-    let beat = sql("UPDATE run_shards SET heartbeat_at = $1 WHERE shard_key = $2 AND ended_at IS NULL");
-    transaction.execute(beat.bind(now).bind(run.shard_key)).await?;
-    Ok(u64::try_from(sequence).unwrap_or_default())
+    values![run.run_key, sequence, run.shard_key, sequence, at, case_id, attempt, event_type(&payload), payload]
 }
 
 /// The tag that serde gave the event: the one place where it is defined.

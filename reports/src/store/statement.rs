@@ -29,8 +29,8 @@ pub(crate) fn sql(text: &'static str) -> Statement {
 }
 
 /// A statement whose text was composed of constants of this program, never of data.
-pub(crate) fn composed(text: &Arc<str>) -> Statement {
-    Statement::Fixed(AssertSqlSafe(Arc::clone(text)).into_sql_str(), Vec::new())
+pub(crate) fn composed(text: Arc<str>) -> Statement {
+    Statement::Fixed(AssertSqlSafe(text).into_sql_str(), Vec::new())
 }
 
 /// A statement that is built piece by piece.
@@ -44,6 +44,15 @@ impl Statement {
         match &mut self {
             Statement::Fixed(_, cells) => cells.push(value.into()),
             Statement::Built(pieces) => pieces.push(Piece::Value(value.into())),
+        }
+        self
+    }
+
+    /// Adds the next values.
+    pub(crate) fn bind_all(mut self, values: impl IntoIterator<Item = Cell>) -> Self {
+        match &mut self {
+            Statement::Fixed(_, cells) => cells.extend(values),
+            Statement::Built(pieces) => pieces.extend(values.into_iter().map(Piece::Value)),
         }
         self
     }
@@ -65,6 +74,33 @@ impl Statement {
             some = true;
         }
         if some { self.text(")") } else { self }
+    }
+}
+
+#[cfg(test)]
+impl Statement {
+    /// Its text, with `?` where a built statement has a value.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Statement::Fixed(text, _) => text.as_str().to_owned(),
+            Statement::Built(pieces) => {
+                pieces.iter().map(|piece| if let Piece::Text(text) = piece { text } else { "?" }).collect()
+            }
+        }
+    }
+
+    /// The statement that asks how this one would be carried out.
+    pub(crate) fn explained(&self) -> Self {
+        const ASK: &str = "EXPLAIN QUERY PLAN ";
+        match self.clone() {
+            Statement::Fixed(text, cells) => {
+                Statement::Fixed(AssertSqlSafe(format!("{ASK}{}", text.as_str())).into_sql_str(), cells)
+            }
+            Statement::Built(mut pieces) => {
+                pieces.insert(0, Piece::Text(ASK));
+                Statement::Built(pieces)
+            }
+        }
     }
 }
 

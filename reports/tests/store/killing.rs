@@ -9,7 +9,7 @@ use modelfarm_reports::query::ResultFilter;
 use modelfarm_reports::rows::RunState;
 use modelfarm_reports::store::{NewRun, Store};
 
-use crate::databases::sqlite;
+use crate::databases::{TestDatabase, every_kind};
 use crate::samples::{case, cases, new_run, passed};
 
 const RUN: &str = "01927c5e-7a2b-7c3d-8e4f-5a6b7c8d9e0f";
@@ -49,7 +49,13 @@ fn start(url: &str) -> Child {
 
 #[tokio::test]
 async fn nothing_that_was_recorded_is_lost() {
-    let database = sqlite();
+    for database in every_kind().await {
+        Store::create_or_migrate(&database.url).await.unwrap().close().await;
+        kill_until_all_is_recorded(&database).await;
+    }
+}
+
+async fn kill_until_all_is_recorded(database: &TestDatabase) {
     let mut recorded = BTreeSet::new();
     let mut kills = 0;
     loop {

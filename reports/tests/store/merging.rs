@@ -1,5 +1,6 @@
 //! Merging: once, twice, in any order, and never half.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use modelfarm_matrix::attempt::Attempt;
@@ -8,10 +9,10 @@ use modelfarm_reports::query::{Artifact, ResultFilter};
 use modelfarm_reports::rows::RunState;
 use modelfarm_reports::store::{CachedReference, Environment, MergeReport, NewRun, Store, StoreError};
 use proptest::prelude::*;
-use sqlx::{ConnectOptions, Row};
 use tempfile::TempDir;
 
-use crate::databases::{every_kind, open, sqlite};
+use crate::databases::{every_kind, open};
+use crate::past_the_store::PastTheStore;
 use crate::samples::{case, cases, failed, new_run, passed};
 
 const RUN: &str = "01927c5e-7a2b-7c3d-8e4f-5a6b7c8d9e0f";
@@ -79,40 +80,17 @@ async fn shard(number: usize, tried: &[Tried]) -> ShardFile {
     ShardFile { path, _folder: folder }
 }
 
-/// Everything in a SQLite store under the names that are the same in every store.
-async fn content(store: &Store) -> Vec<String> {
-    let path = store.name().strip_prefix("sqlite://").unwrap();
-    let mut connection = sqlx::sqlite::SqliteConnectOptions::new().filename(path).connect().await.unwrap();
-    let mut lines = Vec::new();
-    for query in [
-        "SELECT json_array('run', run_id, plan_id, planned, started_at, matrix) FROM runs",
-        "SELECT json_array('shard', r.run_id, s.session_id, s.shard, s.host, s.started_at, s.heartbeat_at, s.ended_at, s.state, s.facts) \
-         FROM run_shards s JOIN runs r ON r.run_key = s.run_key",
-        "SELECT json_array('attempt', r.run_id, c.canonical, a.attempt_id, a.attempt, a.is_final, a.is_retried, a.outcome, \
-         a.started_at, a.host, a.rmse_ratio, hex(d.output), hex(d.leaves), d.facts, d.evidence) FROM attempts a \
-         JOIN runs r ON r.run_key = a.run_key JOIN cases c ON c.case_key = a.case_key \
-         JOIN attempt_details d ON d.attempt_key = a.attempt_key",
-        "SELECT json_array('event', s.session_id, e.origin_sequence, e.at, e.case_id, e.attempt, e.type, e.payload) \
-         FROM events e JOIN run_shards s ON s.shard_key = e.shard_key",
-        "SELECT json_array('environment', environment_id, name, packages, requirements, created_at) FROM environments",
-        "SELECT json_array('reference', reference_key, host, path, last_used_at) FROM model_references",
-        "SELECT json_array('artifact', a.attempt_id, f.kind, f.host, f.path, f.bytes) FROM artifacts f \
-         JOIN attempts a ON a.attempt_key = f.attempt_key",
-        "SELECT json_array('plan', plan_id, hex(cases), created_at) FROM plans",
-    ] {
-        let rows = sqlx::query(query).fetch_all(&mut connection).await.unwrap();
-        lines.extend(rows.iter().map(|row| row.get::<String, _>(0)));
+/// Everything in a store. Events of one start of a shard must stand in their old order.
+async fn content(url: &str) -> Vec<String> {
+    let mut database = PastTheStore::to(url).await;
+    let events = database.lines(&["shard_key", "origin_sequence"], "events ORDER BY run_key, sequence").await;
+    let mut last = BTreeMap::new();
+    for event in events {
+        let (shard, origin) = event.split_once('|').unwrap();
+        let origin: i64 = origin.parse().unwrap();
+        assert!(last.insert(shard.to_owned(), origin).is_none_or(|before| before < origin));
     }
-    lines.sort();
-    // Events of one start of a shard stand in their old order.
-    let query = "SELECT shard_key, origin_sequence FROM events ORDER BY run_key, sequence";
-    let rows = sqlx::query(query).fetch_all(&mut connection).await.unwrap();
-    let mut last = std::collections::BTreeMap::new();
-    for row in rows {
-        let (shard, origin): (i64, i64) = (row.get(0), row.get(1));
-        assert!(last.insert(shard, origin).is_none_or(|before| before < origin));
-    }
-    lines
+    database.content().await
 }
 
 fn any_tried() -> impl Strategy<Value = Tried> {
@@ -134,21 +112,23 @@ proptest! {
             for (index, tried) in shards.iter().enumerate() {
                 files.push(shard(index + 1, tried).await);
             }
-            let (plain, shuffled) = (sqlite(), sqlite());
-            let (plain, shuffled) = (open(&plain).await, open(&shuffled).await);
-            for file in &files {
-                plain.merge(&file.path).await.unwrap();
+            for (plain, shuffled) in every_kind().await.into_iter().zip(every_kind().await) {
+                let (one, other) = (open(&plain).await, open(&shuffled).await);
+                for file in &files {
+                    one.merge(&file.path).await.unwrap();
+                }
+                for index in order.iter().chain(&last) {
+                    other.merge(&files[*index].path).await.unwrap();
+                }
+                let before = content(&plain.url).await;
+                prop_assert_eq!(&before, &content(&shuffled.url).await);
+                // And a merge of the merged adds nothing.
+                let report = one.merge_store(&other).await.unwrap();
+                prop_assert_eq!((report.attempts_new, report.events_new, report.runs_new), (0, 0, 0));
+                prop_assert_eq!(content(&plain.url).await, before);
+                one.close().await;
+                other.close().await;
             }
-            for index in order.iter().chain(&last) {
-                shuffled.merge(&files[*index].path).await.unwrap();
-            }
-            prop_assert_eq!(content(&plain).await, content(&shuffled).await);
-            // And a merge of the merged adds nothing.
-            let before = content(&plain).await;
-            let path = PathBuf::from(shuffled.name().strip_prefix("sqlite://").unwrap());
-            let report = plain.merge(&path).await.unwrap();
-            prop_assert_eq!((report.attempts_new, report.events_new, report.runs_new), (0, 0, 0));
-            prop_assert_eq!(content(&plain).await, before);
             Ok(())
         })?;
     }
@@ -195,38 +175,40 @@ async fn of_two_attempts_of_one_number_the_later_stays() {
     let early = shard(1, &[Tried { case: 0, attempt: 1, passes: false, is_retried: false, started_at: 10 }]).await;
     let late = shard(1, &[Tried { case: 0, attempt: 1, passes: true, is_retried: false, started_at: 20 }]).await;
     for files in [[&early, &late], [&late, &early]] {
-        let database = sqlite();
-        let store = open(&database).await;
-        store.merge(&files[0].path).await.unwrap();
-        let report = store.merge(&files[1].path).await.unwrap();
-        assert_eq!((report.attempts_new, report.attempts_conflicting), (0, 1));
-        let row = store.run(RUN).await.unwrap();
-        assert_eq!((row.pass, row.fail), (1, 0));
+        for database in every_kind().await {
+            let store = open(&database).await;
+            store.merge(&files[0].path).await.unwrap();
+            let report = store.merge(&files[1].path).await.unwrap();
+            assert_eq!((report.attempts_new, report.attempts_conflicting), (0, 1));
+            let row = store.run(RUN).await.unwrap();
+            assert_eq!((row.pass, row.fail), (1, 0));
+        }
     }
 }
 
 #[tokio::test]
 async fn a_damaged_file_leaves_the_store_as_it_was() {
     let (good, bad) = (shard(1, &all_of(0..2)).await, shard(2, &all_of(2..6)).await);
-    let database = sqlite();
-    let store = open(&database).await;
-    store.merge(&good.path).await.unwrap();
-    let before = content(&store).await;
     let whole = std::fs::read(&bad.path).unwrap();
-    // A page at a time: in every place the damage is either noticed, or in what holds nothing.
-    for page in (0..whole.len() / 4096).step_by(3) {
-        let mut damaged = whole.clone();
-        damaged[page * 4096..(page + 1) * 4096].fill(0xa5);
-        std::fs::write(&bad.path, &damaged).unwrap();
-        let error = store.merge(&bad.path).await.unwrap_err();
-        assert!(matches!(error, StoreError::Corrupt { .. }), "page {page}: {error}");
-        assert_eq!(content(&store).await, before);
+    for database in every_kind().await {
+        let store = open(&database).await;
+        store.merge(&good.path).await.unwrap();
+        let before = content(&database.url).await;
+        // A page at a time: in every place the damage is either noticed, or in what holds nothing.
+        for page in (0..whole.len() / 4096).step_by(3) {
+            let mut damaged = whole.clone();
+            damaged[page * 4096..(page + 1) * 4096].fill(0xa5);
+            std::fs::write(&bad.path, &damaged).unwrap();
+            let error = store.merge(&bad.path).await.unwrap_err();
+            assert!(matches!(error, StoreError::Corrupt { .. }), "page {page}: {error}");
+            assert_eq!(content(&database.url).await, before);
+        }
+        std::fs::write(&bad.path, &whole[..whole.len() / 2]).unwrap();
+        assert!(store.merge(&bad.path).await.is_err());
+        assert_eq!(content(&database.url).await, before);
+        std::fs::write(&bad.path, &whole).unwrap();
+        assert_eq!(store.merge(&bad.path).await.unwrap().attempts_new, 4);
     }
-    std::fs::write(&bad.path, &whole[..whole.len() / 2]).unwrap();
-    assert!(store.merge(&bad.path).await.is_err());
-    assert_eq!(content(&store).await, before);
-    std::fs::write(&bad.path, &whole).unwrap();
-    assert_eq!(store.merge(&bad.path).await.unwrap().attempts_new, 4);
 }
 
 #[tokio::test]
@@ -241,17 +223,41 @@ async fn a_file_with_impossible_values_or_another_plan_is_refused() {
         "UPDATE runs SET run_id = '../../etc'",
     ] {
         let file = shard(1, &all_of(0..1)).await;
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&file.path);
-        sqlx::query(statement).execute(&mut options.connect().await.unwrap()).await.unwrap();
-        let database = sqlite();
-        let store = open(&database).await;
-        let error = store.merge(&file.path).await.unwrap_err();
-        assert!(matches!(error, StoreError::Value { .. }), "{statement}: {error}");
-        assert!(content(&store).await.is_empty(), "{statement}");
+        PastTheStore::to(&format!("sqlite://{}", file.path.display())).await.execute(statement).await.unwrap();
+        for database in every_kind().await {
+            let store = open(&database).await;
+            let error = store.merge(&file.path).await.unwrap_err();
+            assert!(matches!(error, StoreError::Value { .. }), "{statement}: {error}");
+            assert!(content(&database.url).await.is_empty(), "{statement}");
+        }
     }
     let file = shard(1, &all_of(0..1)).await;
-    let database = sqlite();
-    let store = open(&database).await;
-    store.begin_run(&NewRun { run_id: RUN.into(), plan_id: "other".into(), ..new_run(&[]) }).await.unwrap();
-    assert!(matches!(store.merge(&file.path).await.unwrap_err(), StoreError::PlanDiffers { .. }));
+    for database in every_kind().await {
+        let store = open(&database).await;
+        store.begin_run(&NewRun { run_id: RUN.into(), plan_id: "other".into(), ..new_run(&[]) }).await.unwrap();
+        assert!(matches!(store.merge(&file.path).await.unwrap_err(), StoreError::PlanDiffers { .. }));
+    }
+}
+
+#[tokio::test]
+async fn a_file_without_the_constraints_of_the_schema_is_refused() {
+    let file = shard(1, &all_of(0..2)).await;
+    let mut source = PastTheStore::to(&format!("sqlite://{}", file.path.display())).await;
+    let again = [
+        "PRAGMA foreign_keys = OFF",
+        "CREATE TABLE copied AS SELECT * FROM runs",
+        "DROP TABLE runs",
+        "ALTER TABLE copied RENAME TO runs",
+        // The same run in other letters.
+        "INSERT INTO runs SELECT run_key + 1, upper(run_id), matrix, plan_id, planned, started_at, last_sequence, finished FROM runs",
+    ];
+    for statement in again {
+        source.execute(statement).await.unwrap();
+    }
+    for database in every_kind().await {
+        let store = open(&database).await;
+        let error = store.merge(&file.path).await.unwrap_err().to_string();
+        assert!(error.contains("a second one of the same thing"), "{error}");
+        assert!(content(&database.url).await.is_empty());
+    }
 }

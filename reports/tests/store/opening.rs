@@ -3,18 +3,13 @@
 use std::path::Path;
 
 use modelfarm_reports::store::{Store, StoreError};
-use sqlx::{ConnectOptions, Executor};
 
-use crate::databases::{open, sqlite};
+use crate::databases::{every_kind, open, sqlite};
+use crate::past_the_store::PastTheStore;
 use crate::samples::new_run;
 
 fn url(path: &Path) -> String {
     format!("sqlite://{}", path.display())
-}
-
-async fn change(path: &Path, statement: &'static str) {
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true);
-    options.connect().await.unwrap().execute(statement).await.unwrap();
 }
 
 #[tokio::test]
@@ -33,11 +28,12 @@ async fn reading_creates_nothing() {
 
 #[tokio::test]
 async fn a_reading_store_refuses_to_write() {
-    let database = sqlite();
-    open(&database).await.close().await;
-    let store = Store::open_read_only(&database.url).await.unwrap();
-    let error = store.begin_run(&new_run(&[])).await.unwrap_err();
-    assert!(matches!(error, StoreError::OpenedReadOnly(_)), "{error}");
+    for database in every_kind().await {
+        open(&database).await.close().await;
+        let store = Store::open_read_only(&database.url).await.unwrap();
+        let error = store.begin_run(&new_run(&[])).await.unwrap_err();
+        assert!(matches!(error, StoreError::OpenedReadOnly(_)), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -59,34 +55,45 @@ async fn what_is_no_database_is_left_alone() {
 
 #[tokio::test]
 async fn a_database_of_something_else_is_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("farm.db");
-    change(&path, "CREATE TABLE diary (day TEXT)").await;
-    for error in
-        [Store::open_read_only(&url(&path)).await.unwrap_err(), Store::create_or_migrate(&url(&path)).await.unwrap_err()]
-    {
-        assert!(matches!(error, StoreError::Foreign(_)), "{error}");
+    for database in every_kind().await {
+        if database.url.starts_with("sqlite:") {
+            std::fs::write(database.file(), "").unwrap();
+        }
+        PastTheStore::to(&database.url).await.execute("CREATE TABLE diary (day TEXT)").await.unwrap();
+        for error in [
+            Store::open_read_only(&database.url).await.unwrap_err(),
+            Store::create_or_migrate(&database.url).await.unwrap_err(),
+        ] {
+            assert!(matches!(error, StoreError::Foreign(_)), "{error}");
+        }
     }
 }
 
 #[tokio::test]
 async fn a_newer_schema_is_named_and_left_alone() {
-    let database = sqlite();
-    open(&database).await.close().await;
-    let path = database.url.strip_prefix("sqlite://").unwrap().to_owned();
-    change(path.as_ref(), "INSERT INTO modelfarm_schema VALUES (99990101000000, 'later', 0)").await;
-    let other = sqlite();
-    let merging = open(&other).await.merge(path.as_ref()).await.unwrap_err();
-    for error in [
-        Store::open_read_only(&database.url).await.unwrap_err(),
-        Store::create_or_migrate(&database.url).await.unwrap_err(),
-        Store::revert(&database.url).await.unwrap_err(),
-        merging,
-    ] {
-        let text = error.to_string();
-        assert!(matches!(error, StoreError::NewerSchema { .. }), "{text}");
-        assert!(text.contains("99990101000000") && text.contains("update modelfarm"), "{text}");
+    for database in every_kind().await {
+        open(&database).await.close().await;
+        let newer = "INSERT INTO modelfarm_schema VALUES (99990101000000, 'later', 0)";
+        PastTheStore::to(&database.url).await.execute(newer).await.unwrap();
+        for error in [
+            Store::open_read_only(&database.url).await.unwrap_err(),
+            Store::create_or_migrate(&database.url).await.unwrap_err(),
+            Store::revert(&database.url).await.unwrap_err(),
+        ] {
+            assert_is_newer(&error);
+        }
     }
+    let (database, other) = (sqlite(), sqlite());
+    open(&database).await.close().await;
+    let newer = "INSERT INTO modelfarm_schema VALUES (99990101000000, 'later', 0)";
+    PastTheStore::to(&database.url).await.execute(newer).await.unwrap();
+    assert_is_newer(&open(&other).await.merge(database.file()).await.unwrap_err());
+}
+
+fn assert_is_newer(error: &StoreError) {
+    let text = error.to_string();
+    assert!(matches!(error, StoreError::NewerSchema { .. }), "{text}");
+    assert!(text.contains("99990101000000") && text.contains("update modelfarm"), "{text}");
 }
 
 #[tokio::test]

@@ -5,11 +5,11 @@ use modelfarm_matrix::event::Event;
 use modelfarm_matrix::outcome::Outcome;
 use modelfarm_reports::query::ResultFilter;
 use modelfarm_reports::rows::{AttemptDetail, ResultRow, RunState};
-use modelfarm_reports::store::{NewRun, StoreError, rfc3339};
+use modelfarm_reports::store::{NewRun, PastRun, PastTry, Store, StoreError, rfc3339};
 use proptest::prelude::*;
 
-use crate::databases::{every_kind, open, sqlite};
-use crate::samples::{any_attempt, case, cases, failed, new_run, passed};
+use crate::databases::{every_kind, open};
+use crate::samples::{any_attempt, case, cases, failed, new_run, passed, past_run};
 
 /// What an attempt must look like when it comes back.
 fn expected(run_id: &str, attempt: &Attempt) -> AttemptDetail {
@@ -147,8 +147,12 @@ async fn the_last_attempt_counts_and_a_retry_is_not_final() {
 
 #[tokio::test]
 async fn filters_leave_out_what_they_do_not_name() {
-    let database = sqlite();
-    let store = open(&database).await;
+    for database in every_kind().await {
+        filters_leave_out_what_they_do_not_name_in(&open(&database).await).await;
+    }
+}
+
+async fn filters_leave_out_what_they_do_not_name_in(store: &Store) {
     let run = store.begin_run(&new_run(&cases(4))).await.unwrap();
     for number in 0..4 {
         let attempt = if number % 2 == 0 { passed(&case(number)) } else { failed(&case(number)) };
@@ -199,18 +203,76 @@ async fn runs_are_found_by_what_people_call_them() {
 
 #[tokio::test]
 async fn a_run_is_continued_only_with_its_own_plan() {
-    let database = sqlite();
-    let store = open(&database).await;
-    let new = new_run(&cases(3));
-    let run = store.begin_run(&new).await.unwrap();
-    store.finish_attempt(&run, &passed(&case(1))).await.unwrap();
-    let again = store.begin_run(&new).await.unwrap();
-    assert_eq!(store.final_cases(&again).await.unwrap().into_iter().collect::<Vec<_>>(), [case(1).id()]);
-    let other = NewRun { plan_id: "fedcba9876543210".into(), ..new.clone() };
-    assert!(matches!(store.begin_run(&other).await.unwrap_err(), StoreError::PlanDiffers { .. }));
-    let wrong = NewRun { run_id: "nightly".into(), ..new };
-    assert!(matches!(store.begin_run(&wrong).await.unwrap_err(), StoreError::RunId(_)));
-    assert_eq!(store.runs(None).await.unwrap().len(), 1);
+    for database in every_kind().await {
+        let store = open(&database).await;
+        let new = new_run(&cases(3));
+        let run = store.begin_run(&new).await.unwrap();
+        store.finish_attempt(&run, &passed(&case(1))).await.unwrap();
+        let again = store.begin_run(&new).await.unwrap();
+        assert_eq!(store.final_cases(&again).await.unwrap().into_iter().collect::<Vec<_>>(), [case(1).id()]);
+        let other = NewRun { plan_id: "fedcba9876543210".into(), ..new.clone() };
+        assert!(matches!(store.begin_run(&other).await.unwrap_err(), StoreError::PlanDiffers { .. }));
+        let wrong = NewRun { run_id: "nightly".into(), ..new };
+        assert!(matches!(store.begin_run(&wrong).await.unwrap_err(), StoreError::RunId(_)));
+        assert_eq!(store.runs(None).await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_run_counts_its_final_cases_whatever_order_its_tries_come_in() {
+    for database in every_kind().await {
+        let store = open(&database).await;
+        let run = store.begin_run(&new_run(&cases(1))).await.unwrap();
+        let mut finished = Vec::new();
+        // The number of the try, and whether another was to follow it.
+        for (attempt, is_retried) in [(3, true), (1, false), (2, false), (4, false), (5, true), (6, false), (7, false)] {
+            let attempt = Attempt { attempt, ..passed(&case(0)) };
+            match is_retried {
+                true => store.finish_attempt_before_retry(&run, &attempt).await.unwrap(),
+                false => store.finish_attempt(&run, &attempt).await.unwrap(),
+            };
+            let row = store.run("latest").await.unwrap();
+            assert_eq!(row.finished, row.pass, "the run's row and its attempts say the same");
+            finished.push(row.finished);
+        }
+        assert_eq!(finished, [0, 0, 0, 1, 0, 1, 1]);
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_over_is_recorded_as_if_it_had_been_written_as_it_went() {
+    for database in every_kind().await {
+        let store = open(&database).await;
+        let new = NewRun { shard: "1/2".into(), ..new_run(&cases(600)) };
+        let mut tries: Vec<PastTry> =
+            (0..300).map(|number| PastTry { attempt: passed(&case(number)), is_retried: false }).collect();
+        // A case whose tries are far apart.
+        tries.push(PastTry { attempt: Attempt { attempt: 2, ..failed(&case(0)) }, is_retried: false });
+        let past = past_run(new.clone(), tries);
+        store.record_past_run(&past).await.unwrap();
+        let row = store.run(&new.run_id).await.unwrap();
+        assert_eq!((row.state, row.finished, row.pass, row.fail), (RunState::Partial, 300, 299, 1));
+        assert_eq!(row.started_at, rfc3339(past.started_at));
+        assert_eq!(row.ended_at, Some(rfc3339(past.ended_at)));
+        let found = store.attempts_of(&format!("{}/{}/2", new.run_id, case(0).id()), None).await.unwrap();
+        assert_eq!(found, [expected(&new.run_id, &past.tries[300].attempt)]);
+        let events = store.events(&new.run_id, 0, 1000).await.unwrap();
+        let sequences: Vec<u64> = events.iter().map(|event| event.sequence).collect();
+        assert_eq!(sequences, (1..=303).collect::<Vec<u64>>());
+        assert_eq!(events[0].event, Event::RunStarted { planned: 300, already_final: 0 });
+        assert!(matches!(events[1].event, Event::AttemptFinished { attempt: 1, unexpected: false, .. }));
+        assert_eq!(events[302].event, Event::RunFinished { interrupted: false });
+
+        let error = store.record_past_run(&past).await.unwrap_err();
+        assert!(matches!(error, StoreError::AttemptsExist(_)), "{error}");
+        let tries = (300..600).map(|number| PastTry { attempt: passed(&case(number)), is_retried: false }).collect();
+        let earlier = past_run(NewRun { shard: "2/2".into(), ..new.clone() }, tries);
+        store.record_past_run(&PastRun { started_at: past.started_at - 5, ..earlier }).await.unwrap();
+        let row = store.run(&new.run_id).await.unwrap();
+        assert_eq!((row.state, row.finished, row.pass), (RunState::Complete, 600, 599));
+        assert_eq!(row.started_at, rfc3339(past.started_at - 5));
+        assert_eq!(store.events(&new.run_id, 303, 1000).await.unwrap().len(), 302);
+    }
 }
 
 #[tokio::test]

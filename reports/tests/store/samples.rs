@@ -7,7 +7,7 @@ use modelfarm_matrix::expectation::Verdict;
 use modelfarm_matrix::fault::{Evidence, Fault};
 use modelfarm_matrix::leaf::{LeafKind, LeafStatistics};
 use modelfarm_matrix::outcome::{Check, Outcome, Stage};
-use modelfarm_reports::store::{NewRun, this_host};
+use modelfarm_reports::store::{NewRun, PastRun, PastTry, this_host};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -73,6 +73,19 @@ pub fn passed(case: &Case) -> Attempt {
         metrics: Metrics { rmse_ratio: Some(0.7), graph_count: Some(1), ..Metrics::default() },
         leaves: vec![leaf(); 3],
         facts: json!({"stage_ms": {"load": 100, "execute": 12.5}, "parameter_devices": ["tpu:0"]}),
+    }
+}
+
+/// A shard of a run that is over.
+pub fn past_run(run: NewRun, tries: Vec<PastTry>) -> PastRun {
+    PastRun {
+        run,
+        started_at: 1_796_064_000_000,
+        ended_at: 1_796_067_600_000,
+        is_interrupted: false,
+        environments: Vec::new(),
+        models: Vec::new(),
+        tries,
     }
 }
 

@@ -1,0 +1,3 @@
+DROP TABLE confirmations;
+DROP INDEX runs_by_matrix;
+ALTER TABLE runs DROP COLUMN finished;
