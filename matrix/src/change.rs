@@ -117,11 +117,8 @@ impl FlakeRate {
 /// Whether nights show a case flaking: a night that is mixed, or one that differs from both neighbours, which agree and all of
 /// which ran on the same ground. Silent nights are passed over.
 pub fn flakes(nights: &[Night]) -> bool {
-    let told: Vec<(Reading, u64)> = nights
-        .iter()
-        .map(|night| (night.reading(), night.ground))
-        .filter(|(reading, _)| *reading != Reading::Silent)
-        .collect();
+    let told: Vec<(Reading, u64)> =
+        nights.iter().map(|night| (night.reading(), night.ground)).filter(|(reading, _)| *reading != Reading::Silent).collect();
     told.iter().any(|(reading, _)| *reading == Reading::Mixed)
         || told.windows(3).any(|three| {
             let [(before, a), (between, b), (after, c)] = [three[0], three[1], three[2]];

@@ -252,17 +252,8 @@ impl TableRow for PassRateRow {
 }
 
 impl TableRow for PassingVersionsRow {
-    const COLUMNS: &'static [&'static str] = &[
-        "architecture",
-        "target",
-        "mode",
-        "is_newest",
-        "cases",
-        "started_at",
-        "run_id",
-        "environment_id",
-        "packages",
-    ];
+    const COLUMNS: &'static [&'static str] =
+        &["architecture", "target", "mode", "is_newest", "cases", "started_at", "run_id", "environment_id", "packages"];
     const SHOWN: &'static [&'static str] =
         &["architecture", "target", "mode", "is_newest", "cases", "started_at", "environment_id", "packages"];
 }

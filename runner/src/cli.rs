@@ -89,6 +89,26 @@ pub enum Command {
         #[command(flatten)]
         output: Output,
     },
+    /// Find the package, and the version of it, that broke a case
+    Bisect {
+        /// The case, by its id
+        case: CaseId,
+        /// A run in which it passed
+        #[arg(long, value_name = "R")]
+        good: String,
+        /// A run in which it failed
+        #[arg(long, value_name = "R")]
+        bad: String,
+        /// The matrix file that the case is of
+        #[arg(long, value_name = "FILE")]
+        matrix: PathBuf,
+        /// How often the case is tried in each environment
+        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
+        tries: u32,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
     /// Everything known about one case or attempt
     Show {
         /// A case id (16 hex digits) or its beginning; CASE/ATTEMPT; RUN/CASE; RUN/CASE/ATTEMPT

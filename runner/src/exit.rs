@@ -53,7 +53,10 @@ impl Failure {
 
     /// Stopped by a person or a signal before there was an answer.
     pub fn interrupted() -> Self {
-        Self { message: "interrupted before there was an answer; everything finished is recorded".to_owned(), code: ExitCode::Interrupted }
+        Self {
+            message: "interrupted before there was an answer; everything finished is recorded".to_owned(),
+            code: ExitCode::Interrupted,
+        }
     }
 
     /// Its exit code.

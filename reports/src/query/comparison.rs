@@ -227,10 +227,7 @@ async fn compare(
             let row = seen.iter().rev().take_while(|night| night.last.standing() == standing);
             row.last().unwrap_or(is)
         });
-        pairs.push((
-            was.and_then(|night| night.environment_id.clone()),
-            is.and_then(|night| night.environment_id.clone()),
-        ));
+        pairs.push((was.and_then(|night| night.environment_id.clone()), is.and_then(|night| night.environment_id.clone())));
         keys.push(case);
         let both = was.zip(is);
         let flakes = matches!(change, Change::Flaky).then(|| {

@@ -44,7 +44,8 @@ impl FromStr for Since {
         if text.len() == 10 && text.bytes().filter(|byte| *byte == b'-').count() == 2 {
             return text.parse().map(Since::Day).map_err(|_| wrong());
         }
-        let is_run = text.starts_with("latest") || (text.len() >= 4 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-'));
+        let is_run =
+            text.starts_with("latest") || (text.len() >= 4 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-'));
         if is_run { Ok(Since::Run(text.to_owned())) } else { Err(wrong()) }
     }
 }

@@ -65,9 +65,15 @@ fn tried(case: &Case, letter: char, night: &Recorded<'_>) -> Attempt {
 }
 
 async fn environment(store: &Store, id: &str, packages: &[(&str, &str)]) {
-    let packages: BTreeMap<String, String> = packages.iter().map(|(name, version)| ((*name).into(), (*version).into())).collect();
-    let environment =
-        Environment { environment_id: id.into(), name: "torchtpu".into(), packages, requirements: String::new(), created_at: 1 };
+    let packages: BTreeMap<String, String> =
+        packages.iter().map(|(name, version)| ((*name).into(), (*version).into())).collect();
+    let environment = Environment {
+        environment_id: id.into(),
+        name: "torchtpu".into(),
+        packages,
+        requirements: String::new(),
+        created_at: 1,
+    };
     store.record_environment(&environment).await.unwrap();
 }
 
@@ -85,9 +91,11 @@ fn tiny(number: usize, change: Change) -> (String, Change) {
 async fn each_case_becomes_what_happened_to_it() {
     for database in every_kind().await {
         let store = open(&database).await;
-        let before = record(&store, &Recorded { tries: &[(1, "P"), (2, "P"), (3, "F"), (4, "F"), (5, "P"), (6, "P")], ..NIGHT });
+        let before =
+            record(&store, &Recorded { tries: &[(1, "P"), (2, "P"), (3, "F"), (4, "F"), (5, "P"), (6, "P")], ..NIGHT });
         let before = before.await;
-        let after = Recorded { tries: &[(1, "P"), (2, "F"), (3, "P"), (4, "F"), (6, "-"), (7, "P"), (8, "F"), (9, "FP")], ..NIGHT };
+        let after =
+            Recorded { tries: &[(1, "P"), (2, "F"), (3, "P"), (4, "F"), (6, "-"), (7, "P"), (8, "F"), (9, "FP")], ..NIGHT };
         let after = record(&store, &after).await;
         let comparison = store.comparison(&Question::default()).await.unwrap();
         assert_eq!((&comparison.before.run_id, &comparison.after.run_id), (&before, &after));
@@ -120,8 +128,10 @@ async fn a_regression_tells_since_when_and_what_else_changed() {
         environment(&store, "e1", &[("torch", "2.14.0"), ("transformers", "5.23.0")]).await;
         environment(&store, "e2", &[("torch", "2.15.0"), ("transformers", "5.23.0")]).await;
         let first = record(&store, &Recorded { tries: &[(1, "P")], ..NIGHT }).await;
-        let second = record(&store, &Recorded { tries: &[(1, "F")], environment: "e2", revision: "r2", host: "b", ..NIGHT }).await;
-        let third = record(&store, &Recorded { tries: &[(1, "F")], environment: "e2", revision: "r2", host: "b", ..NIGHT }).await;
+        let second =
+            record(&store, &Recorded { tries: &[(1, "F")], environment: "e2", revision: "r2", host: "b" }).await;
+        let third =
+            record(&store, &Recorded { tries: &[(1, "F")], environment: "e2", revision: "r2", host: "b" }).await;
         let since = Some(first.parse().unwrap());
         let comparison = store.comparison(&Question { since, ..Question::default() }).await.unwrap();
         let row = &comparison.rows[0];
@@ -234,7 +244,9 @@ async fn standings_repairs_rates_and_versions_follow_the_history() {
         assert_eq!((repairs[0].broke, repairs[0].repaired, repairs[0].open), (2, 1, 1));
         assert!(repairs[0].median_days.is_some_and(|days| days > 0.0 && days < 1.0));
 
-        for narrow in [HistoryFilter::default(), HistoryFilter { architectures: vec!["llama".into()], ..HistoryFilter::default() }] {
+        for narrow in
+            [HistoryFilter::default(), HistoryFilter { architectures: vec!["llama".into()], ..HistoryFilter::default() }]
+        {
             let rates = store.pass_rate(&narrow).await.unwrap();
             let told: Vec<_> = rates.iter().map(|row| (row.pass, row.fail, row.inconclusive)).collect();
             assert_eq!(told, [(2, 0, 0), (1, 1, 0), (1, 0, 1), (0, 2, 0), (1, 1, 0)]);

@@ -75,7 +75,8 @@ pub async fn confirm(farm: &Farm, wanted: &Wanted<'_>, output: &Output) -> Resul
     farm.create_state()?;
     let store = Arc::new(Store::create_or_migrate(&farm.database).await?);
     let text = MatrixText::read(wanted.matrix)?;
-    let named = Matrix::parse(&text.file, &text.text, &prepare::targets(None)?).map_err(|error| Failure::usage(error.to_string()))?;
+    let named =
+        Matrix::parse(&text.file, &text.text, &prepare::targets(None)?).map_err(|error| Failure::usage(error.to_string()))?;
     let question = match wanted.question.run {
         Some(_) => wanted.question.clone(),
         None => Question { matrix: Some(named.name.clone()), ..wanted.question.clone() },

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod bisect;
 pub mod confirm;
 pub mod database;
 pub mod demo;
@@ -10,6 +11,7 @@ pub mod plan;
 pub mod prepare;
 pub mod printing;
 pub mod query;
+pub mod retrying;
 pub mod run;
 pub mod show;
 
@@ -58,6 +60,10 @@ pub async fn execute(cli: Cli) -> Result<ExitCode, Failure> {
             let question = query::question(run, None, since, WINDOW, &selection)?;
             let wanted = confirm::Wanted { question, matrix: &matrix, tries, jobs };
             confirm::confirm(&farm, &wanted, &output).await
+        }
+        Command::Bisect { case, good, bad, matrix, tries, output } => {
+            let wanted = bisect::Wanted { case, good: &good, bad: &bad, matrix: &matrix, tries };
+            bisect::bisect(&farm, &wanted, &output).await
         }
         Command::Show { reference, output } => show::show(&farm, &reference, &output).await,
         Command::Query(what) => query::query(&farm, what).await,

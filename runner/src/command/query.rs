@@ -3,9 +3,7 @@
 use modelfarm_matrix::axes::Harness;
 use modelfarm_matrix::change::Change;
 use modelfarm_matrix::outcome::Outcome;
-use modelfarm_reports::query::{
-    ArchitectureRow, ChangeRow, Comparison, HistoryFilter, Question, ResultFilter, Since,
-};
+use modelfarm_reports::query::{ArchitectureRow, ChangeRow, Comparison, HistoryFilter, Question, ResultFilter, Since};
 use modelfarm_reports::store::{Store, now_ms};
 
 use super::Farm;
@@ -138,7 +136,9 @@ fn history(matrix: Option<String>, since: &Since, selection: &Selection) -> Resu
 fn refuse_harnesses(harnesses: &[Harness]) -> Result<(), Failure> {
     match harnesses.is_empty() {
         true => Ok(()),
-        false => Err(Failure::usage("--harness selects no history; ask by --model, --architecture, --target, --mode or --workload")),
+        false => {
+            Err(Failure::usage("--harness selects no history; ask by --model, --architecture, --target, --mode or --workload"))
+        }
     }
 }
 

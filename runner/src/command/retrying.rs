@@ -64,9 +64,9 @@ impl Retrying<'_> {
     /// What the store keeps of an environment that results were made in.
     pub async fn kept(&self, id: &str) -> Result<modelfarm_reports::store::Environment, Failure> {
         let all = self.store.environments(None).await?;
-        all.into_iter().find(|kept| kept.environment_id == id).ok_or_else(|| {
-            Failure::usage(format!("no environment `{id}` is kept; `modelfarm query environments` lists them"))
-        })
+        all.into_iter()
+            .find(|kept| kept.environment_id == id)
+            .ok_or_else(|| Failure::usage(format!("no environment `{id}` is kept; `modelfarm query environments` lists them")))
     }
 
     /// The environment that results were made in, made again where it is no longer there.

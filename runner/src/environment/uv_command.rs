@@ -65,7 +65,8 @@ pub(super) fn install(
 /// `uv pip compile` of one requirement alone, which prints the newest version that satisfies it.
 pub(super) fn newest(python: &Path, requirement_file: &Path, settings: &EnvironmentSettings) -> UvCommand {
     let mut command = UvCommand::default();
-    let arguments = ["pip", "compile", "--quiet", "--no-python-downloads", "--no-deps", "--no-header", "--no-annotate", "--python"];
+    let arguments =
+        ["pip", "compile", "--quiet", "--no-python-downloads", "--no-deps", "--no-header", "--no-annotate", "--python"];
     command.arguments.extend(arguments.map(str::to_owned));
     command.arguments.push(python.display().to_string());
     command.add_indexes(settings);

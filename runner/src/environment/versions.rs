@@ -42,8 +42,8 @@ pub async fn versions_between(
         let call = uv_command::newest(&python.executable, &asked, settings);
         let mut command = bounded_command::tool(&uv.path, folder.path());
         command.args(&call.arguments).envs(call.variables.iter().map(|(name, value)| (name, value)));
-        let ended = bounded_command::run(command, LOOK_UP_LIMIT, &mut |_| {});
-        let Some(ended) = ended.await.map_err(EnvironmentError::io("run", &uv.path))? else {
+        let ended = bounded_command::run(command, LOOK_UP_LIMIT, |_: &str| {}).await;
+        let Some(ended) = ended.map_err(EnvironmentError::io("run", &uv.path))? else {
             return Err(EnvironmentError::Tool { step: "look up versions", detail: "no answer within minutes".to_owned() });
         };
         let found = ended.stdout.lines().find_map(|line| line.trim().split_once("=="));

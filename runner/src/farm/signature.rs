@@ -106,7 +106,10 @@ mod tests {
     #[test]
     fn a_name_is_masked_as_a_word_only() {
         let led = |text: &str| masked(text, "led", "<architecture>");
-        assert_eq!(led("BackendCompilerFailed: called led.modeling_led"), "BackendCompilerFailed: called <architecture>.modeling_<architecture>");
+        assert_eq!(
+            led("BackendCompilerFailed: called led.modeling_led"),
+            "BackendCompilerFailed: called <architecture>.modeling_<architecture>"
+        );
         assert_eq!(led("ledled led2 ledLed"), "ledled led2 <architecture>Led");
         assert_eq!(masked("OPTAttention of OPTimal", "OPT", "<Architecture>"), "<Architecture>Attention of OPTimal");
     }
