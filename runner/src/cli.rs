@@ -513,6 +513,12 @@ pub enum Db {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
+    /// Copy everything into another database, which is created or migrated; twice is once
+    Copy {
+        /// sqlite://PATH or postgres://USER@HOST/NAME
+        #[arg(value_name = "URL")]
+        into: String,
+    },
 }
 
 #[cfg(test)]

@@ -5,9 +5,12 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may fail by a panic, and may print")]
 
 mod bad_input;
+mod copying;
 mod interruption;
 mod lists;
 mod outputs;
+#[path = "../../../reports/tests/store/postgres_server.rs"]
+mod postgres_server;
 mod scripts;
 mod setup;
 mod smoke;
