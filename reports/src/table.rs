@@ -102,6 +102,7 @@ impl TableRow for RunRow {
     const COLUMNS: &'static [&'static str] = &[
         "run_id",
         "matrix",
+        "selection",
         "plan_id",
         "state",
         "started_at",
@@ -122,6 +123,7 @@ impl TableRow for RunRow {
     const SHOWN: &'static [&'static str] = &[
         "run_id",
         "matrix",
+        "selection",
         "state",
         "started_at",
         "planned",

@@ -21,9 +21,10 @@ struct Recorded<'a> {
     environment: &'a str,
     revision: &'a str,
     host: &'a str,
+    selection: &'a str,
 }
 
-const NIGHT: Recorded<'static> = Recorded { tries: &[], environment: "e1", revision: "r1", host: "a" };
+const NIGHT: Recorded<'static> = Recorded { tries: &[], environment: "e1", revision: "r1", host: "a", selection: "" };
 
 /// Records a run of the cases that are named; returns its id.
 async fn record(store: &Store, night: &Recorded<'_>) -> String {
@@ -35,7 +36,8 @@ async fn record_planned(store: &Store, night: &Recorded<'_>, planned: &[Case]) -
     // Runs begin in different milliseconds, as nights do.
     tokio::time::sleep(Duration::from_millis(3)).await;
     let plan_id = format!("{:016x}", planned.len());
-    let run = store.begin_run(&NewRun { plan_id, ..new_run(planned) }).await.unwrap();
+    let selection = night.selection.into();
+    let run = store.begin_run(&NewRun { plan_id, selection, ..new_run(planned) }).await.unwrap();
     for (number, tries) in night.tries {
         for (place, letter) in tries.chars().enumerate() {
             let attempt = Attempt { attempt: place as u32 + 1, started_at: now_ms(), ..tried(&case(*number), letter, night) };
@@ -129,9 +131,9 @@ async fn a_regression_tells_since_when_and_what_else_changed() {
         environment(&store, "e2", &[("torch", "2.15.0"), ("transformers", "5.23.0")]).await;
         let first = record(&store, &Recorded { tries: &[(1, "P")], ..NIGHT }).await;
         let second =
-            record(&store, &Recorded { tries: &[(1, "F")], environment: "e2", revision: "r2", host: "b" }).await;
+            record(&store, &Recorded { tries: &[(1, "F")], environment: "e2", revision: "r2", host: "b", ..NIGHT }).await;
         let third =
-            record(&store, &Recorded { tries: &[(1, "F")], environment: "e2", revision: "r2", host: "b" }).await;
+            record(&store, &Recorded { tries: &[(1, "F")], environment: "e2", revision: "r2", host: "b", ..NIGHT }).await;
         let since = Some(first.parse().unwrap());
         let comparison = store.comparison(&Question { since, ..Question::default() }).await.unwrap();
         let row = &comparison.rows[0];
@@ -168,6 +170,24 @@ async fn a_run_that_is_not_complete_is_no_baseline_and_nothing_vanishes_in_it() 
         let comparison = store.comparison(&Question::default()).await.unwrap();
         assert_eq!(comparison.before.run_id, complete, "the half run is passed over");
         assert_eq!(changes(&comparison), [tiny(1, Change::Regressed)]);
+    }
+}
+
+#[tokio::test]
+async fn runs_of_one_selection_are_compared_with_each_other() {
+    for database in every_kind().await {
+        let store = open(&database).await;
+        let whole = record(&store, &Recorded { tries: &[(1, "P"), (2, "P")], ..NIGHT }).await;
+        let sample = record(&store, &Recorded { tries: &[(2, "P")], selection: "sample 1/2", ..NIGHT }).await;
+        let next = record(&store, &Recorded { tries: &[(1, "P"), (2, "F")], ..NIGHT }).await;
+        let comparison = store.comparison(&Question::default()).await.unwrap();
+        assert_eq!((&comparison.before.run_id, &comparison.after.run_id), (&whole, &next));
+        assert_eq!(changes(&comparison), [tiny(2, Change::Regressed)]);
+        let later = record(&store, &Recorded { tries: &[(2, "F")], selection: "sample 1/2", ..NIGHT }).await;
+        assert_eq!(store.comparison(&Question::default()).await.unwrap().after.run_id, next, "a sample is no night of all");
+        let named = store.comparison(&Question { run: Some(later), ..Question::default() }).await.unwrap();
+        assert_eq!(named.before.run_id, sample);
+        assert_eq!(changes(&named), [tiny(2, Change::Regressed)]);
     }
 }
 
