@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod copying;
+mod history;
 mod interruption;
 mod lists;
 mod outputs;
