@@ -3,6 +3,7 @@
 pub mod database;
 pub mod demo;
 pub mod env;
+pub mod expectations_file;
 pub mod fixtures;
 pub mod outputs;
 pub mod plan;
