@@ -16,6 +16,8 @@ pub mod event;
 pub mod exclusion;
 pub mod expectation;
 pub mod expectation_check;
+pub mod expectation_text;
+pub mod expectation_update;
 pub mod fault;
 pub mod known_case;
 pub mod leaf;
@@ -26,9 +28,11 @@ pub mod outcome;
 pub mod plan;
 pub mod sample;
 pub mod selector;
+mod selector_cover;
 pub mod target;
 mod toml_error;
 pub mod word;
+mod word_list;
 
 /// The targets that come with the program (`matrix/targets.toml`).
 pub const TARGETS_TOML: &str = include_str!("../targets.toml");
