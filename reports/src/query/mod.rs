@@ -5,6 +5,7 @@ mod attempts;
 mod environments;
 mod events;
 mod failures;
+mod known_cases;
 mod results;
 mod run_reference;
 mod runs;

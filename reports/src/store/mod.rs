@@ -7,7 +7,7 @@ pub(crate) mod attempt_columns;
 mod cell;
 mod database;
 mod database_url;
-mod detail_blob;
+pub(crate) mod detail_blob;
 mod error;
 mod files;
 mod finishing;

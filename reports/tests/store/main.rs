@@ -5,6 +5,7 @@
 mod databases;
 mod full_disk;
 mod killing;
+mod known;
 mod merging;
 mod migrating;
 mod opening;
