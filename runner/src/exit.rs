@@ -9,7 +9,7 @@ use modelfarm_reports::terminal_text::terminal_text;
 pub enum ExitCode {
     /// Fine.
     Fine = 0,
-    /// Unexpected failures or regressions.
+    /// Unexpected failures or regressions, or expectations that are not sound.
     Unexpected = 1,
     /// Usage or configuration.
     Usage = 2,

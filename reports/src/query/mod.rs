@@ -9,6 +9,7 @@ mod environments;
 mod events;
 mod failures;
 mod flakes;
+mod known_cases;
 mod package_change;
 mod pass_rate;
 mod passing_versions;

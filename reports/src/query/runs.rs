@@ -121,6 +121,16 @@ fn state(sessions: &[Session], planned: u64, finished: u64) -> RunState {
     }
 }
 
+/// Whether every planned case of all shards of a run is final.
+pub(super) async fn is_complete(transaction: &mut Transaction, run_key: i64) -> Result<bool, StoreError> {
+    let query =
+        sql("SELECT r.planned, (SELECT COUNT(*) FROM attempts a WHERE a.run_key = r.run_key AND a.is_final = 1) AS finished \
+                     FROM runs r WHERE r.run_key = $1");
+    let run = transaction.one(query.bind(run_key)).await?;
+    let sessions = sessions(transaction, run_key).await?;
+    Ok(state(&sessions, run.unsigned("planned")?, run.unsigned("finished")?) == RunState::Complete)
+}
+
 async fn tally(transaction: &mut Transaction, run_key: i64) -> Result<Tally, StoreError> {
     let query = sql("SELECT outcome, verdict, COUNT(*) AS cases FROM attempts WHERE run_key = $1 AND is_final = 1 \
                      GROUP BY outcome, verdict");

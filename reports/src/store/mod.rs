@@ -9,7 +9,7 @@ mod cell;
 mod confirmation;
 mod database;
 mod database_url;
-mod detail_blob;
+pub(crate) mod detail_blob;
 mod error;
 mod files;
 mod finishing;

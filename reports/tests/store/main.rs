@@ -8,6 +8,7 @@ mod databases;
 mod full_disk;
 mod history;
 mod killing;
+mod known;
 mod merging;
 mod merging_pages;
 mod migrating;

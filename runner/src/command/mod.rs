@@ -5,6 +5,8 @@ pub mod confirm;
 pub mod database;
 pub mod demo;
 pub mod env;
+pub mod expect;
+pub mod expectations_file;
 pub mod fixtures;
 pub mod outputs;
 pub mod plan;
@@ -67,6 +69,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         }
         Command::Show { reference, output } => show::show(&farm, &reference, &output).await,
         Command::Query(what) => query::query(&farm, what).await,
+        Command::Expect(what) => expect::expect(&farm, what).await,
         Command::Fixtures(what) => fixtures::fixtures(&farm, what).await,
         Command::Env(what) => env::env(&farm, what).await,
         Command::Db(what) => database::database(&farm, what).await,

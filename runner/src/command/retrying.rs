@@ -46,7 +46,8 @@ impl Retrying<'_> {
         self.what.clone_into(&mut prepared.selection);
         prepared.environments.insert(environment.name.clone(), environment);
         let run_id = NewRun::new_id();
-        let end = execute(self.farm, self.store, &prepared, &run_id, &selection, &execution).await?;
+        let expectations = prepare::expectations(None, self.matrix, &prepared.targets)?;
+        let end = execute(self.farm, self.store, &prepared, expectations, &run_id, &selection, &execution).await?;
         if let Some(hub) = prepared.fixture_hub {
             hub.shutdown().await;
         }

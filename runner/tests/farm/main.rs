@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod copying;
+mod expectations;
 mod history;
 mod interruption;
 mod lists;
