@@ -7,23 +7,34 @@
 
 pub mod attempt;
 pub mod axes;
+pub mod bisection;
 pub mod case;
 pub mod cause;
 pub mod change;
+pub mod coverage;
+pub mod date;
+pub mod episode;
 pub mod event;
 pub mod exclusion;
 pub mod expectation;
+pub mod expectation_check;
+pub mod expectation_text;
+pub mod expectation_update;
 pub mod fault;
+pub mod known_case;
 pub mod leaf;
+pub mod link;
 pub mod matrix_file;
 pub mod model;
 pub mod outcome;
 pub mod plan;
 pub mod sample;
 pub mod selector;
+mod selector_cover;
 pub mod target;
 mod toml_error;
 pub mod word;
+mod word_list;
 
 /// The targets that come with the program (`matrix/targets.toml`).
 pub const TARGETS_TOML: &str = include_str!("../targets.toml");

@@ -112,6 +112,29 @@ impl Filters {
     }
 }
 
+/// The same text for the same selection, in whatever order it was given: runs of one selection are compared with each other.
+/// Empty where nothing is narrowed.
+impl fmt::Display for Filters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn words<T: fmt::Display>(name: &str, words: &[T]) -> Option<String> {
+            let words: BTreeSet<String> = words.iter().map(ToString::to_string).collect();
+            (!words.is_empty()).then(|| format!("{name} {}", words.into_iter().collect::<Vec<_>>().join(", ")))
+        }
+        let Filters { cases, targets, modes, architectures, models, harnesses, workloads, sample } = self;
+        let parts = [
+            words("case", cases),
+            words("target", targets),
+            words("mode", modes),
+            words("architecture", architectures),
+            words("model", models),
+            words("harness", harnesses),
+            words("workload", workloads),
+            sample.map(|sample| format!("sample {sample}")),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
+    }
+}
+
 /// A case with what holds for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedCase {
@@ -278,6 +301,18 @@ mod tests {
     use super::*;
     use crate::model::ModelSource;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_selection_has_one_text_whatever_its_order() {
+        assert_eq!(Filters::default().to_string(), "");
+        let filters = Filters {
+            architectures: vec!["llama".into(), "bert".into()],
+            modes: vec![Mode::Compiled],
+            sample: Some("3/14".parse().unwrap()),
+            ..Filters::default()
+        };
+        assert_eq!(filters.to_string(), "mode compiled; architecture bert, llama; sample 3/14");
+    }
 
     const MATRIX: &str = r#"
 name = "m"

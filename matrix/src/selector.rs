@@ -1,5 +1,7 @@
 //! Which cases a rule of a TOML file speaks of.
 
+use std::fmt;
+
 use serde::{Deserialize, Deserializer};
 
 use crate::axes::{Dtype, Mode, Workload};
@@ -46,6 +48,22 @@ impl Selector {
         self.target.iter().try_for_each(|name| targets.get(name).map(|_| ()))
     }
 
+    /// The keys that are given with their words, in the order in which people write them.
+    pub fn fields(&self) -> Vec<(&'static str, Vec<&str>)> {
+        let Selector { model, architecture, class, tag, target, mode, workload, dtype } = self;
+        let fields = [
+            ("model", texts(model)),
+            ("architecture", texts(architecture)),
+            ("class", texts(class)),
+            ("tag", texts(tag)),
+            ("target", texts(target)),
+            ("mode", mode.iter().map(|word| word.as_str()).collect()),
+            ("workload", workload.iter().map(|word| word.as_str()).collect()),
+            ("dtype", dtype.iter().map(|word| word.as_str()).collect()),
+        ];
+        fields.into_iter().filter(|(_, words)| !words.is_empty()).collect()
+    }
+
     /// Whether nothing is selected by: the selector then matches everything.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -54,19 +72,55 @@ impl Selector {
     /// Whether the model's own properties match; the fields about the case are not looked at.
     pub fn matches_model(&self, model: &Model) -> bool {
         any(&self.model, |pattern| glob(pattern, model.id.as_str()))
-            && any(&self.architecture, |pattern| glob(pattern, &model.architecture))
             && any(&self.class, |pattern| glob(pattern, &model.class))
-            && any(&self.tag, |pattern| model.tags.iter().any(|tag| glob(pattern, tag)))
+            && self.matches_repository(&model.architecture, &model.tags)
     }
 
     /// Whether the selector matches this case of this model.
     pub fn matches(&self, model: &Model, case: &Case) -> bool {
-        self.matches_model(model)
-            && any(&self.target, |target| *target == case.target)
+        self.matches_model(model) && self.matches_axes(case)
+    }
+
+    /// Whether everything that the case itself tells matches: all fields but those about the repository.
+    pub fn matches_case(&self, case: &Case) -> bool {
+        any(&self.model, |pattern| glob(pattern, case.model.as_str()))
+            && any(&self.class, |pattern| glob(pattern, &case.class))
+            && self.matches_axes(case)
+    }
+
+    /// Whether what a case does not tell of its repository matches.
+    pub fn matches_repository(&self, architecture: &str, tags: &[String]) -> bool {
+        any(&self.architecture, |pattern| glob(pattern, architecture))
+            && any(&self.tag, |pattern| tags.iter().any(|tag| glob(pattern, tag)))
+    }
+
+    /// Whether it asks for what a case does not tell of its repository.
+    pub fn asks_for_repository(&self) -> bool {
+        !self.architecture.is_empty() || !self.tag.is_empty()
+    }
+
+    fn matches_axes(&self, case: &Case) -> bool {
+        any(&self.target, |target| *target == case.target)
             && any(&self.mode, |mode| *mode == case.mode)
             && any(&self.workload, |workload| *workload == case.workload)
             && any(&self.dtype, |dtype| *dtype == case.dtype)
     }
+}
+
+impl fmt::Display for Selector {
+    /// As the inside of a TOML table: `model = "a/b", mode = ["compiled", "strict-eager"]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = self.fields();
+        let shown = fields.iter().map(|(key, values)| match &values[..] {
+            [one] => format!("{key} = {one:?}"),
+            many => format!("{key} = {many:?}"),
+        });
+        f.write_str(&shown.collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn texts(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
 }
 
 fn any<T>(wanted: &[T], matches: impl Fn(&T) -> bool) -> bool {
@@ -74,7 +128,7 @@ fn any<T>(wanted: &[T], matches: impl Fn(&T) -> bool) -> bool {
 }
 
 /// Matches a text against a pattern that may end in `*`.
-fn glob(pattern: &str, text: &str) -> bool {
+pub(crate) fn glob(pattern: &str, text: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => text.starts_with(prefix),
         None => pattern == text,

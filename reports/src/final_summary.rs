@@ -6,7 +6,7 @@ use modelfarm_matrix::expectation::Verdict;
 
 use crate::figures::{count, counted, instant, milliseconds, percent};
 use crate::rows::{ResultRow, RunRow};
-use crate::run_figures::RunFigures;
+use crate::run_figures::{RunFigures, cut_fairly};
 use crate::verdict_mark::verdict_mark;
 use crate::visible_text::one_line;
 
@@ -43,7 +43,11 @@ pub fn final_summary(run: &RunRow, rows: &[ResultRow]) -> String {
         inconclusive.push_str(&format!(", {declared} of them as declared: {}", figures.inconclusive_causes()));
     }
     line("inconclusive", inconclusive);
-    line("unexpected", format!("{} of {}", count(tally.unexpected), counted(tally.total(), "final case")));
+    let mut unexpected = format!("{} of {}", count(tally.unexpected), counted(tally.total(), "final case"));
+    if tally.unexpected > 0 {
+        unexpected.push_str(&format!(": {}", figures.unexpected_kinds()));
+    }
+    line("unexpected", unexpected);
     if figures.retried > 0 {
         line("retried", format!("{} of {}", count(figures.retried), counted(tally.total(), "final case")));
     }
@@ -88,7 +92,8 @@ fn write_unexpected(text: &mut String, figures: &RunFigures<'_>) {
         return;
     }
     text.push_str("\n  unexpected results\n");
-    for row in unexpected.iter().take(MOST_LISTED) {
+    let all = unexpected.len();
+    for row in cut_fairly(unexpected, MOST_LISTED, |row| row.verdict) {
         let mark = verdict_mark(row.verdict);
         let _ = writeln!(
             text,
@@ -103,12 +108,17 @@ fn write_unexpected(text: &mut String, figures: &RunFigures<'_>) {
             row.outcome,
             row.stage
         );
-        if let Some(message) = row.message.as_ref().or(row.signature.as_ref()) {
-            let _ = writeln!(text, "      {}", one_line(message, 160));
+        match row.message.as_ref().or(row.signature.as_ref()) {
+            Some(message) => {
+                let _ = writeln!(text, "      {}", one_line(message, 160));
+            }
+            None => {
+                let _ = writeln!(text, "      {}", mark.meaning);
+            }
         }
     }
-    if unexpected.len() > MOST_LISTED {
-        let more = count((unexpected.len() - MOST_LISTED) as u64);
+    if all > MOST_LISTED {
+        let more = count((all - MOST_LISTED) as u64);
         let _ = writeln!(text, "    and {more} more: `modelfarm query results` lists them all");
     }
 }

@@ -138,6 +138,8 @@ pub struct RunRow {
     pub run_id: String,
     /// The matrix's name.
     pub matrix: String,
+    /// Which of its cases were to be taken, apart from shards; empty where all. Only runs of one selection are compared.
+    pub selection: String,
     /// The plan: the same question has the same id.
     pub plan_id: String,
     /// How far it came.

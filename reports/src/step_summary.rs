@@ -10,7 +10,7 @@ use modelfarm_matrix::expectation::Verdict;
 use crate::figures::{count, counted, milliseconds, percent};
 use crate::markdown_text::{code, plain};
 use crate::rows::{ResultRow, RunRow};
-use crate::run_figures::RunFigures;
+use crate::run_figures::{RunFigures, cut_fairly};
 use crate::verdict_mark::verdict_mark;
 
 /// Unexpected results in the table.
@@ -38,7 +38,7 @@ fn write_headline(text: &mut String, figures: &RunFigures<'_>) {
     let verdict = match (tally.unexpected, figures.missing()) {
         (0, 0) => "✓ nothing unexpected".to_owned(),
         (0, missing) => format!("nothing unexpected so far, {} missing", counted(missing, "case")),
-        (unexpected, _) => format!("✗ {}", counted(unexpected, "unexpected result")),
+        (unexpected, _) => format!("✗ {}: {}", counted(unexpected, "unexpected result"), figures.unexpected_kinds()),
     };
     let _ = writeln!(text, "## modelfarm {}: {verdict}\n", code(&run.matrix, 60));
     let _ = writeln!(text, "Run {}: **{}**, {}.\n", code(&run.run_id, 40), run.state, figures.how_far());
@@ -54,7 +54,18 @@ fn write_headline(text: &mut String, figures: &RunFigures<'_>) {
     let share = percent(tally.inconclusive, tally.total());
     let _ = writeln!(text, "| inconclusive | {} | {total} | {share} |", count(tally.inconclusive));
     let share = percent(tally.unexpected, tally.total());
-    let _ = writeln!(text, "| unexpected | {} | {total} | {share} |\n", count(tally.unexpected));
+    let _ = writeln!(text, "| unexpected | {} | {total} | {share} |", count(tally.unexpected));
+    for (label, verdict) in [
+        ("fail, undeclared", Verdict::UnexpectedFail),
+        ("pass, though a failure is declared", Verdict::UnexpectedPass),
+        ("inconclusive, undeclared", Verdict::UnexpectedInconclusive),
+    ] {
+        let number = figures.with_verdict(verdict);
+        if number > 0 {
+            let _ = writeln!(text, "| … {label} | {} | {} | |", count(number), counted(tally.unexpected, "unexpected case"));
+        }
+    }
+    text.push('\n');
     if tally.inconclusive > 0 {
         let _ = writeln!(text, "Inconclusive by cause, in cases: {}.\n", plain(&figures.inconclusive_causes()));
     }
@@ -74,12 +85,14 @@ fn write_unexpected(text: &mut String, figures: &RunFigures<'_>) {
     text.push_str("### Unexpected results\n\n");
     text.push_str("| | outcome | model | workload | target | mode | in | fault | case | message |\n");
     text.push_str("|:-:|:--|:--|:--|:--|:--|:--|:--|:--|:--|\n");
-    for row in unexpected.iter().take(MOST_UNEXPECTED) {
+    let all = unexpected.len();
+    for row in cut_fairly(unexpected, MOST_UNEXPECTED, |row| row.verdict) {
+        let mark = verdict_mark(row.verdict);
         let message = row.message.as_ref().or(row.signature.as_ref()).map(|message| code(message, 160));
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} {} | {} | {} | {} | {} | `{}` | {} |",
-            verdict_mark(row.verdict).symbol,
+            mark.symbol,
             plain(row.outcome.as_str()),
             code(row.model.as_str(), 200),
             row.workload,
@@ -89,11 +102,11 @@ fn write_unexpected(text: &mut String, figures: &RunFigures<'_>) {
             row.stage,
             row.fault.map_or("–", |fault| fault.as_str()),
             row.case_id,
-            message.unwrap_or_default()
+            message.unwrap_or_else(|| mark.meaning.to_owned())
         );
     }
-    if unexpected.len() > MOST_UNEXPECTED {
-        let more = counted((unexpected.len() - MOST_UNEXPECTED) as u64, "more unexpected result");
+    if all > MOST_UNEXPECTED {
+        let more = counted((all - MOST_UNEXPECTED) as u64, "more unexpected result");
         let _ = writeln!(text, "\nand {more}: the HTML report lists them.");
     }
     text.push('\n');

@@ -7,7 +7,9 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Row, Table};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::query::{ArchitectureRow, FailureGroup};
+use crate::query::{
+    ArchitectureRow, ChangeRow, FailureGroup, FlakeRow, HostRow, PassRateRow, PassingVersionsRow, RepairRow, StandingRow,
+};
 use crate::rows::{ResultRow, RunRow};
 use crate::store::Environment;
 use crate::terminal_text::terminal_text_up_to;
@@ -100,6 +102,7 @@ impl TableRow for RunRow {
     const COLUMNS: &'static [&'static str] = &[
         "run_id",
         "matrix",
+        "selection",
         "plan_id",
         "state",
         "started_at",
@@ -120,6 +123,7 @@ impl TableRow for RunRow {
     const SHOWN: &'static [&'static str] = &[
         "run_id",
         "matrix",
+        "selection",
         "state",
         "started_at",
         "planned",
@@ -172,6 +176,111 @@ impl TableRow for ArchitectureRow {
     ];
     const SHOWN: &'static [&'static str] =
         &["architecture", "class", "models", "healthy", "pass", "fail", "inconclusive", "excluded_reason", "excluded_needs"];
+}
+
+impl TableRow for ChangeRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "case_id",
+        "architecture",
+        "model",
+        "target",
+        "mode",
+        "workload",
+        "dtype",
+        "change",
+        "before.run_id",
+        "before.outcome",
+        "before.started_at",
+        "after.run_id",
+        "after.outcome",
+        "after.started_at",
+        "first.run_id",
+        "first.started_at",
+        "signature",
+        "environment_changes",
+        "model_changed",
+        "host_changed",
+        "confirmed",
+        "flake_rate",
+    ];
+    const SHOWN: &'static [&'static str] = &[
+        "change",
+        "case_id",
+        "model",
+        "target",
+        "mode",
+        "workload",
+        "before.outcome",
+        "after.outcome",
+        "first.started_at",
+        "environment_changes",
+        "model_changed",
+        "confirmed",
+        "signature",
+    ];
+}
+
+impl TableRow for StandingRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "case_id",
+        "architecture",
+        "model",
+        "target",
+        "mode",
+        "workload",
+        "dtype",
+        "standing",
+        "outcome",
+        "since",
+        "since_run",
+        "runs",
+        "before_run",
+        "environment_changes",
+    ];
+    const SHOWN: &'static [&'static str] =
+        &["case_id", "model", "target", "mode", "workload", "standing", "outcome", "since", "runs", "environment_changes"];
+}
+
+impl TableRow for RepairRow {
+    const COLUMNS: &'static [&'static str] =
+        &["architecture", "target", "mode", "broke", "repaired", "open", "median_days", "longest_days"];
+    const SHOWN: &'static [&'static str] = Self::COLUMNS;
+}
+
+impl TableRow for PassRateRow {
+    const COLUMNS: &'static [&'static str] =
+        &["run_id", "started_at", "target", "mode", "pass", "fail", "inconclusive", "pass_rate"];
+    const SHOWN: &'static [&'static str] = Self::COLUMNS;
+}
+
+impl TableRow for PassingVersionsRow {
+    const COLUMNS: &'static [&'static str] =
+        &["architecture", "target", "mode", "is_newest", "cases", "started_at", "run_id", "environment_id", "packages"];
+    const SHOWN: &'static [&'static str] =
+        &["architecture", "target", "mode", "is_newest", "cases", "started_at", "environment_id", "packages"];
+}
+
+impl TableRow for FlakeRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "case_id",
+        "architecture",
+        "model",
+        "target",
+        "mode",
+        "workload",
+        "runs",
+        "tries",
+        "failed",
+        "rate",
+        "failed_on",
+        "last_failed_at",
+    ];
+    const SHOWN: &'static [&'static str] = Self::COLUMNS;
+}
+
+impl TableRow for HostRow {
+    const COLUMNS: &'static [&'static str] = &["host", "tries", "failed", "expected", "excess", "stands_out"];
+    const SHOWN: &'static [&'static str] = Self::COLUMNS;
 }
 
 impl TableRow for Environment {

@@ -23,8 +23,9 @@ pub fn verdict_mark(verdict: Verdict) -> VerdictMark {
         Verdict::ExpectedPass => ("✓", "passes", 0),
         Verdict::ExpectedInconclusive => ("○", "inconclusive, as declared", 1),
         Verdict::ExpectedFail => ("⊗", "fails, as declared", 2),
-        Verdict::UnexpectedPass => ("▲", "passes, though a failure is declared", 3),
-        Verdict::UnexpectedInconclusive => ("?", "inconclusive, undeclared", 4),
+        Verdict::UnexpectedInconclusive => ("?", "inconclusive, undeclared", 3),
+        // News about the target, as an undeclared failure is: nothing that says nothing about it may hide that.
+        Verdict::UnexpectedPass => ("▲", "passes, though a failure is declared", 4),
         Verdict::UnexpectedFail => ("✗", "fails, undeclared", 5),
     };
     VerdictMark { symbol, meaning, style: verdict.as_str(), urgency }

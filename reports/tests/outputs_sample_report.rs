@@ -10,6 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use modelfarm_matrix::expectation::Verdict;
+use modelfarm_matrix::outcome::Outcome;
 use modelfarm_reports::final_summary::final_summary;
 use modelfarm_reports::junit::junit_xml;
 use modelfarm_reports::page::write_report;
@@ -138,6 +140,61 @@ fn all_summaries_tell_the_same_numbers() {
     let skipped =
         rows.iter().filter(|row| row.verdict.as_str().starts_with("expected_") && row.verdict.as_str() != "expected_pass");
     assert_eq!(junit.skipped, skipped.count());
+}
+
+#[test]
+fn an_unexpected_pass_is_as_visible_as_an_unexpected_failure() {
+    let mut sample = sample(160);
+    // More failures than any list shows, and one pass among them.
+    let mut pass = None;
+    for (number, attempt) in
+        sample.attempts.iter_mut().filter(|attempt| attempt.row.verdict == Verdict::ExpectedPass).enumerate()
+    {
+        match number {
+            700 => {
+                attempt.row.verdict = Verdict::UnexpectedPass;
+                attempt.expectation_reason = Some("was known to hang".into());
+                pass = Some(attempt.row.clone());
+            }
+            0..1600 => (attempt.row.outcome, attempt.row.verdict) = (Outcome::Mismatch, Verdict::UnexpectedFail),
+            _ => {}
+        }
+    }
+    let pass = pass.unwrap();
+    // The sample has one of its own.
+    let own = sample
+        .attempts
+        .iter_mut()
+        .find(|attempt| attempt.row.verdict == Verdict::UnexpectedPass && attempt.row.case_id != pass.case_id);
+    own.unwrap().row.verdict = Verdict::ExpectedPass;
+    sample.run = run_of(&sample.attempts, RunState::Complete, 0);
+    let (run, rows) = (&sample.run, sample.rows());
+    let case = pass.case_id.as_str();
+
+    let terminal = final_summary(run, &rows);
+    assert!(terminal.contains("fail, 1 pass, "), "{terminal}");
+    assert!(
+        terminal.contains(&format!("    ▲ {case} ")) && terminal.contains("passes, though a failure is declared"),
+        "{terminal}"
+    );
+    let markdown = step_summary(run, &rows);
+    assert!(markdown.lines().next().unwrap().contains("fail, 1 pass, "), "{markdown}");
+    assert!(markdown.contains("| … pass, though a failure is declared | 1 |"), "{markdown}");
+    assert!(markdown.lines().any(|line| line.starts_with("| ▲ |") && line.contains(case)), "{markdown}");
+    let junit = junit_xml(run, &sample.attempts).unwrap();
+    let test = junit.split("<testcase").find(|test| test.contains(case)).unwrap();
+    assert!(test.contains("<failure") && test.contains("type=\"pass\"") && test.contains("was known to hang"), "{test}");
+
+    let (out, _folder) = write(&sample, "unexpected-pass");
+    let index = fs::read_to_string(out.join("index.html")).unwrap();
+    let (_, section) = index.split_once("id=\"unexpected\"").unwrap();
+    let (section, rest) = section.split_once("</section>").unwrap();
+    assert!(section.contains("unexpected_pass") && section.contains("Declared: was known to hang"));
+    assert!(section.contains("more result"), "the list is cut");
+    assert!(index.contains("<rect class=\"p-gain\""));
+    let architecture = format!("<th class=\"name\" scope=\"row\">{}</th>", pass.architecture);
+    let matrix_row = rest.split("<tr").find(|row| row.contains(&architecture)).unwrap();
+    assert!(!matrix_row.contains("class=\"clean\""), "no filter hides it: {matrix_row}");
 }
 
 #[test]

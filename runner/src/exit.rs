@@ -9,7 +9,7 @@ use modelfarm_reports::terminal_text::terminal_text;
 pub enum ExitCode {
     /// Fine.
     Fine = 0,
-    /// Unexpected failures or regressions.
+    /// Unexpected failures or regressions, or expectations that are not sound.
     Unexpected = 1,
     /// Usage or configuration.
     Usage = 2,
@@ -49,6 +49,14 @@ impl Failure {
     /// Nothing to run, and why.
     pub fn nothing(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: ExitCode::NothingToRun }
+    }
+
+    /// Stopped by a person or a signal before there was an answer.
+    pub fn interrupted() -> Self {
+        Self {
+            message: "interrupted before there was an answer; everything finished is recorded".to_owned(),
+            code: ExitCode::Interrupted,
+        }
     }
 
     /// Its exit code.

@@ -78,6 +78,7 @@ async fn write_night(
             run_id: night.run_id.clone(),
             matrix: "nightly".into(),
             plan_id: plan_id.clone(),
+            selection: String::new(),
             planned_cases: planned.clone(),
             shard: shard_name(shard),
             host: night.host(shard),

@@ -108,17 +108,7 @@ fn tiles(figures: &RunFigures<'_>) -> Vec<Tile> {
     let tally = figures.tally;
     let conclusive = figures.conclusive();
     let of_final = format!("of {}", counted(tally.total(), "final case"));
-    let kinds = [
-        (Verdict::UnexpectedFail, "fail"),
-        (Verdict::UnexpectedInconclusive, "inconclusive"),
-        (Verdict::UnexpectedPass, "pass"),
-    ];
-    let kinds: Vec<String> = kinds
-        .iter()
-        .map(|(verdict, word)| (figures.with_verdict(*verdict), word))
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, word)| format!("{} {word}", count(number)))
-        .collect();
+    let kinds = figures.unexpected_kinds();
     let declared = |verdict| format!("{} as declared", count(figures.with_verdict(verdict)));
     let cost = match figures.run.farm_overhead_ms_median {
         Some(ms) => (milliseconds(ms), "a case, median".to_owned()),
@@ -130,7 +120,7 @@ fn tiles(figures: &RunFigures<'_>) -> Vec<Tile> {
             label: "unexpected",
             figure: count(tally.unexpected),
             of: of_final.clone(),
-            remark: if kinds.is_empty() { "everything as declared".to_owned() } else { kinds.join(", ") },
+            remark: if kinds.is_empty() { "everything as declared".to_owned() } else { kinds },
             style: if tally.unexpected > 0 { "alarm" } else { "calm" },
         },
         Tile {
@@ -155,8 +145,10 @@ fn parts(figures: &RunFigures<'_>) -> Vec<Part> {
     let tally = figures.tally;
     let whole = (tally.total() + figures.missing()).max(1) as f64;
     let declared = figures.with_verdict(Verdict::ExpectedFail);
+    let unexpected_pass = figures.with_verdict(Verdict::UnexpectedPass);
     let numbers = [
-        ("pass", "pass", tally.pass),
+        ("pass", "pass", tally.pass - unexpected_pass),
+        ("pass, though a failure is declared", "gain", unexpected_pass),
         ("fail, undeclared", "fail", tally.fail - declared),
         ("fail, declared", "declared", declared),
         ("inconclusive", "inconclusive", tally.inconclusive),

@@ -13,7 +13,7 @@ use super::matrix_view::{TargetMatrix, matrices};
 use super::nested_facts::{Fact, nested_facts};
 use super::{CaseTries, EnvironmentFacts, ReportInput};
 use crate::figures::{count, counted, instant, milliseconds, milliseconds_between};
-use crate::run_figures::RunFigures;
+use crate::run_figures::{RunFigures, cut_fairly};
 use crate::verdict_mark::{VerdictMark, legend, verdict_mark};
 use crate::visible_text::one_line;
 
@@ -127,7 +127,10 @@ impl IndexView {
 fn result_list(cases: &[CaseTries<'_>], links: &Links, wanted: impl Fn(Verdict) -> bool) -> ResultList {
     let mut found: Vec<&CaseTries<'_>> = cases.iter().filter(|case| wanted(case.last.row.verdict)).collect();
     found.sort_by_key(|case| std::cmp::Reverse(verdict_mark(case.last.row.verdict).urgency));
-    let rows = found.iter().take(MOST_LISTED).map(|case| {
+    let total = found.len() as u64;
+    let shown = cut_fairly(found, MOST_LISTED, |case| case.last.row.verdict);
+    let left_out = total - shown.len() as u64;
+    let rows = shown.iter().map(|case| {
         let row = &case.last.row;
         ListedResult {
             mark: verdict_mark(row.verdict),
@@ -145,8 +148,6 @@ fn result_list(cases: &[CaseTries<'_>], links: &Links, wanted: impl Fn(Verdict) 
             tries: (!case.earlier.is_empty()).then(|| format!("try {}", row.attempt)),
         }
     });
-    let total = found.len() as u64;
-    let left_out = found.len().saturating_sub(MOST_LISTED) as u64;
     ResultList {
         total,
         counted: count(total),

@@ -2,17 +2,37 @@
 
 mod architectures;
 mod attempts;
+mod case_history;
+mod comparison;
+mod complete_runs;
 mod environments;
 mod events;
 mod failures;
+mod flakes;
+mod known_cases;
+mod package_change;
+mod pass_rate;
+mod passing_versions;
+mod repair;
 mod results;
 mod run_reference;
 mod runs;
+mod since;
+mod standing;
 
 pub use architectures::{ArchitectureRow, Counts};
 pub use attempts::Artifact;
+pub use case_history::HistoryFilter;
+pub use comparison::{ChangeRow, ComparedRun, Comparison, Question, Side, WINDOW};
 pub use events::StoredEvent;
 pub use failures::FailureGroup;
+pub use flakes::{FlakeRow, HostRow};
+pub use package_change::{PackageChange, differences};
+pub use pass_rate::PassRateRow;
+pub use passing_versions::PassingVersionsRow;
+pub use repair::RepairRow;
 pub use results::ResultFilter;
+pub use since::{NotSince, Since};
+pub use standing::StandingRow;
 
 pub(crate) use environments::{environment, model};

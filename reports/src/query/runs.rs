@@ -17,7 +17,7 @@ impl Store {
     /// The newest runs, newest first.
     pub async fn runs(&self, limit: Option<u64>) -> Result<Vec<RunRow>, StoreError> {
         let mut transaction = self.database.read().await?;
-        let query = sql("SELECT run_key, run_id, matrix, plan_id, planned, finished, started_at FROM runs \
+        let query = sql("SELECT run_key, run_id, matrix, selection, plan_id, planned, finished, started_at FROM runs \
                          ORDER BY started_at DESC, run_id DESC LIMIT $1");
         let mut rows = Vec::new();
         for row in transaction.all(query.bind(limit.unwrap_or(i64::MAX as u64))).await? {
@@ -30,7 +30,9 @@ impl Store {
     pub async fn run(&self, reference: &str) -> Result<RunRow, StoreError> {
         let mut transaction = self.database.read().await?;
         let found = find_run(&mut transaction, reference).await?;
-        let query = sql("SELECT run_key, run_id, matrix, plan_id, planned, finished, started_at FROM runs WHERE run_key = $1");
+        let query = sql(
+            "SELECT run_key, run_id, matrix, selection, plan_id, planned, finished, started_at FROM runs WHERE run_key = $1",
+        );
         let row = transaction.one(query.bind(found.run_key)).await?;
         run_row(&mut transaction, &row).await
     }
@@ -68,6 +70,7 @@ async fn run_row(transaction: &mut Transaction, run: &Row) -> Result<RunRow, Sto
     Ok(RunRow {
         run_id: run.text("run_id")?,
         matrix: run.text("matrix")?,
+        selection: run.text("selection")?,
         plan_id: run.text("plan_id")?,
         state,
         started_at: rfc3339(started_at),
@@ -116,6 +119,16 @@ fn state(sessions: &[Session], planned: u64, finished: u64) -> RunState {
     } else {
         RunState::Partial
     }
+}
+
+/// Whether every planned case of all shards of a run is final.
+pub(super) async fn is_complete(transaction: &mut Transaction, run_key: i64) -> Result<bool, StoreError> {
+    let query =
+        sql("SELECT r.planned, (SELECT COUNT(*) FROM attempts a WHERE a.run_key = r.run_key AND a.is_final = 1) AS finished \
+                     FROM runs r WHERE r.run_key = $1");
+    let run = transaction.one(query.bind(run_key)).await?;
+    let sessions = sessions(transaction, run_key).await?;
+    Ok(state(&sessions, run.unsigned("planned")?, run.unsigned("finished")?) == RunState::Complete)
 }
 
 async fn tally(transaction: &mut Transaction, run_key: i64) -> Result<Tally, StoreError> {

@@ -107,6 +107,18 @@ pub enum StoreError {
         /// Some runs that begin so.
         candidates: Vec<String>,
     },
+    /// Nothing to compare with, or nothing that could be compared.
+    #[error(
+        "find a complete run{}{}: there is none; `modelfarm query runs` lists what there is, and a run is complete when \
+         every planned case is final", .matrix.as_ref().map(|matrix| format!(" of the matrix `{matrix}`")).unwrap_or_default(),
+        .before.as_ref().map(|time| format!(" before {time}")).unwrap_or_default()
+    )]
+    NoCompleteRun {
+        /// Of which matrix, where it matters.
+        matrix: Option<String>,
+        /// Before which time, RFC 3339.
+        before: Option<String>,
+    },
     /// No such case or attempt.
     #[error(
         "find `{0}`: expected a case id of 16 hexadecimal digits or its beginning, a canonical case string, \

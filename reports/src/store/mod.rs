@@ -9,7 +9,7 @@ mod cell;
 mod confirmation;
 mod database;
 mod database_url;
-mod detail_blob;
+pub(crate) mod detail_blob;
 mod error;
 mod files;
 mod finishing;
@@ -39,6 +39,7 @@ pub use recording::{Environment, NewRun, RunHandle};
 pub use time::{now_ms, rfc3339};
 
 pub(crate) use database::{Database, Row, Transaction};
+pub(crate) use detail_blob::decompress;
 
 /// An open store. Clones share its connections.
 #[derive(Debug, Clone)]

@@ -92,6 +92,7 @@ fn new_run(number: usize) -> NewRun {
     NewRun {
         run_id: format!("0000000{number}-0000-7000-8000-000000000000"),
         matrix: "nightly".into(),
+        selection: String::new(),
         plan_id: "plan".into(),
         planned_cases: (0..5).map(|number| case(number).canonical()).collect(),
         shard: "1/1".into(),

@@ -27,6 +27,8 @@ pub struct NewRun {
     pub run_id: String,
     /// The matrix's name.
     pub matrix: String,
+    /// Which of the matrix's cases it is to take, in one text a selection; empty where all.
+    pub selection: String,
     /// The plan's id.
     pub plan_id: String,
     /// The canonical strings of the cases of *all* shards, in any order.
@@ -154,7 +156,7 @@ impl Store {
     pub async fn earlier_durations(&self, run: &RunHandle) -> Result<BTreeMap<CaseId, Duration>, StoreError> {
         let mut transaction = self.database.read().await?;
         let earlier = sql("SELECT r.run_key FROM runs r JOIN runs this ON this.matrix = r.matrix \
-                           WHERE this.run_key = $1 AND r.run_key <> $1 ORDER BY r.started_at DESC, r.run_id DESC LIMIT 1");
+                           AND this.selection = r.selection WHERE this.run_key = $1 AND r.run_key <> $1 ORDER BY r.started_at DESC, r.run_id DESC LIMIT 1");
         let Some(earlier) = transaction.optional(earlier.bind(run.run_key)).await? else { return Ok(BTreeMap::new()) };
         let cases = sql("SELECT c.case_id, a.duration_ms FROM attempts a JOIN cases c ON c.case_key = a.case_key \
                          WHERE a.run_key = $1 AND a.is_final = 1");
@@ -172,9 +174,9 @@ pub(crate) async fn open_shard(transaction: &mut Transaction, new: &NewRun, at: 
     let cases = compress(cases.into_iter().collect::<Vec<_>>().join("\n").as_bytes());
     let plan = sql("INSERT INTO plans (plan_id, cases, created_at) VALUES ($1, $2, $3) ON CONFLICT (plan_id) DO NOTHING");
     transaction.execute(plan.bind(&new.plan_id).bind(cases).bind(at)).await?;
-    let run = sql("INSERT INTO runs (run_id, matrix, plan_id, planned, started_at, last_sequence) \
-                   VALUES ($1, $2, $3, $4, $5, 0) ON CONFLICT (run_id) DO NOTHING");
-    let run = run.bind(&run_id).bind(&new.matrix).bind(&new.plan_id).bind(planned).bind(at);
+    let run = sql("INSERT INTO runs (run_id, matrix, selection, plan_id, planned, started_at, last_sequence) \
+                   VALUES ($1, $2, $3, $4, $5, $6, 0) ON CONFLICT (run_id) DO NOTHING");
+    let run = run.bind(&run_id).bind(&new.matrix).bind(&new.selection).bind(&new.plan_id).bind(planned).bind(at);
     transaction.execute(run).await?;
     let run = transaction.one(sql("SELECT run_key, plan_id FROM runs WHERE run_id = $1").bind(&run_id)).await?;
     let (run_key, stored) = (run.int("run_key")?, run.text("plan_id")?);

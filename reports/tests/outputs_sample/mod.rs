@@ -118,6 +118,7 @@ pub fn run_of(attempts: &[AttemptDetail], state: RunState, missing: u64) -> RunR
     RunRow {
         run_id: "019ad6a2-7c11-7f3e-9d0b-5a7a03e9860d".into(),
         matrix: "smoke".into(),
+        selection: String::new(),
         plan_id: "9f1d6b0c2a54e871".into(),
         state,
         started_at: "2026-12-01T02:00:14.221Z".into(),

@@ -249,7 +249,8 @@ async fn a_file_without_the_constraints_of_the_schema_is_refused() {
         "DROP TABLE runs",
         "ALTER TABLE copied RENAME TO runs",
         // The same run in other letters.
-        "INSERT INTO runs SELECT run_key + 1, upper(run_id), matrix, plan_id, planned, started_at, last_sequence, finished FROM runs",
+        "INSERT INTO runs SELECT run_key + 1, upper(run_id), matrix, plan_id, planned, started_at, last_sequence, finished, selection \
+         FROM runs",
     ];
     for statement in again {
         source.execute(statement).await.unwrap();

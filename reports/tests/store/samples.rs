@@ -17,6 +17,7 @@ pub fn new_run(cases: &[Case]) -> NewRun {
     NewRun {
         run_id: NewRun::new_id(),
         matrix: "smoke".into(),
+        selection: String::new(),
         plan_id: "0123456789abcdef".into(),
         planned_cases: cases.iter().map(Case::canonical).collect(),
         shard: "1/1".into(),

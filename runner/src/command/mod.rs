@@ -1,16 +1,23 @@
 //! The commands, one file each.
 
+pub mod bisect;
+pub mod confirm;
 pub mod database;
 pub mod demo;
 pub mod env;
+pub mod expect;
+pub mod expectations_file;
 pub mod fixtures;
 pub mod outputs;
 pub mod plan;
 pub mod prepare;
 pub mod printing;
 pub mod query;
+pub mod retrying;
 pub mod run;
 pub mod show;
+
+use modelfarm_reports::query::WINDOW;
 
 use crate::cli::{Cli, Command};
 use crate::exit::{ExitCode, Failure};
@@ -51,8 +58,18 @@ pub async fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Plan { matrix, selection, left_out, output } => {
             plan::plan(&farm, &matrix, &selection, left_out, &output).await
         }
+        Command::Confirm { matrix, run, since, tries, jobs, selection, output } => {
+            let question = query::question(run, None, since, WINDOW, &selection)?;
+            let wanted = confirm::Wanted { question, matrix: &matrix, tries, jobs };
+            confirm::confirm(&farm, &wanted, &output).await
+        }
+        Command::Bisect { case, good, bad, matrix, tries, output } => {
+            let wanted = bisect::Wanted { case, good: &good, bad: &bad, matrix: &matrix, tries };
+            bisect::bisect(&farm, &wanted, &output).await
+        }
         Command::Show { reference, output } => show::show(&farm, &reference, &output).await,
         Command::Query(what) => query::query(&farm, what).await,
+        Command::Expect(what) => expect::expect(&farm, what).await,
         Command::Fixtures(what) => fixtures::fixtures(&farm, what).await,
         Command::Env(what) => env::env(&farm, what).await,
         Command::Db(what) => database::database(&farm, what).await,

@@ -60,11 +60,7 @@ pub async fn report(
 ) -> Result<ExitCode, Failure> {
     let store = Store::open_read_only(&farm.database).await?;
     let run = store.run(reference).await?;
-    let matrix_file = run.facts.get("matrix_file").or_else(|| {
-        // Shards whose facts differ keep them apart, by shard.
-        run.facts.as_object()?.values().find_map(|facts| facts.get("matrix_file"))
-    });
-    let matrix_file = matrix_file.and_then(|file| file.as_str()).unwrap_or("smoke").to_owned();
+    let matrix_file = matrix_file(&run).unwrap_or("smoke").to_owned();
     write_files(&store, &run, &matrix_file, files).await?;
     if let Some(path) = files.compatibility {
         let mut runs = vec![run];
@@ -80,6 +76,15 @@ pub async fn report(
         print(&format!("{}\n", out.join("index.html").display()))?;
     }
     Ok(ExitCode::Fine)
+}
+
+/// The matrix file of a run, as who ran it named it.
+pub fn matrix_file(run: &RunRow) -> Option<&str> {
+    let file = run.facts.get("matrix_file").or_else(|| {
+        // Shards whose facts differ keep them apart, by shard.
+        run.facts.as_object()?.values().find_map(|facts| facts.get("matrix_file"))
+    });
+    file.and_then(|file| file.as_str())
 }
 
 async fn write_files(store: &Store, run: &RunRow, matrix_file: &str, files: Files<'_>) -> Result<(), Failure> {
@@ -148,7 +153,7 @@ async fn write_compatibility(store: &Store, runs: &[RunRow], causes: Option<&Pat
 }
 
 /// Writes a file whole or not at all, where it stands behind a link too; into a device or a pipe as it is.
-fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
+pub fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::to(format!("write {}: {error}", path.display()));
     let there = std::fs::metadata(path).ok();
     if there.as_ref().is_some_and(|there| !there.is_file()) {

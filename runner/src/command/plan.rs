@@ -7,7 +7,7 @@ use modelfarm_reports::table::TableRow;
 use serde::Serialize;
 
 use super::Farm;
-use super::prepare::{MatrixText, prepare};
+use super::prepare::{MatrixText, expectations, prepare, targets};
 use super::printing::print_rows;
 use crate::cli::{ExecutionOptions, Output, Selection};
 use crate::exit::{ExitCode, Failure};
@@ -58,7 +58,10 @@ pub async fn plan(
     left_out: bool,
     output: &Output,
 ) -> Result<ExitCode, Failure> {
-    let prepared = prepare(farm, MatrixText::read(matrix)?, selection, &ExecutionOptions::default(), None).await?;
+    let matrix = MatrixText::read(matrix)?;
+    // A run would refuse them too.
+    expectations(None, &matrix, &targets(None)?)?;
+    let prepared = prepare(farm, matrix, selection, &ExecutionOptions::default(), None).await?;
     let plan = &prepared.plan;
     let row = |case: &modelfarm_matrix::case::Case, architecture: &str, limits: (f64, f64), reason: Option<&str>| PlanRow {
         case_id: case.id().to_string(),

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use modelfarm_fixtures::{FixtureHub, RunningHub};
+use modelfarm_matrix::SMOKE_TOML;
 use modelfarm_matrix::expectation::Expectations;
 use modelfarm_matrix::matrix_file::Matrix;
 use modelfarm_matrix::model::Model;
 use modelfarm_matrix::plan::{Filters, Plan, Shard, plan};
 use modelfarm_matrix::target::Targets;
-use modelfarm_matrix::{EXPECTATIONS_TOML, SMOKE_TOML};
 
 use super::Farm;
+use super::expectations_file::{ExpectationsFile, today};
 use crate::catalogue::{self, Hubs};
 use crate::cli::{ExecutionOptions, Selection};
 use crate::environment::{self, Environment, EnvironmentSettings, SyncEvent};
@@ -72,17 +73,22 @@ pub fn targets(own: Option<&Path>) -> Result<Targets, Failure> {
     Ok(targets)
 }
 
-/// Expectations: the named file, else the one beside the matrix, else those that come with the program.
-pub fn expectations(named: Option<&Path>, matrix: &MatrixText) -> Result<Expectations, Failure> {
-    let beside = Path::new(&matrix.file).parent().map(|folder| folder.join("expectations.toml")).filter(|path| path.is_file());
-    let (file, text) = match named.map(Path::to_owned).or(beside) {
-        Some(path) => {
-            let text = read_text("expectations", &path)?;
-            (path.display().to_string(), text)
-        }
-        None => ("matrix/expectations.toml".to_owned(), EXPECTATIONS_TOML.to_owned()),
-    };
-    Expectations::parse(&file, &text).map_err(|error| Failure::usage(error.to_string()))
+/// Expectations for a run: the named file, else the one beside the matrix, else those that come with the program.
+///
+/// An entry whose last day is over counts all the same, and is told: what a night declares must not depend on the hour at which a
+/// shard began, and a date that went by is no news about a target. `expect check` is where it is an error.
+pub fn expectations(named: Option<&Path>, matrix: &MatrixText, targets: &Targets) -> Result<Expectations, Failure> {
+    let file = ExpectationsFile::find(named, Some(Path::new(&matrix.file)))?;
+    file.declared.check_targets(&file.name, targets).map_err(|error| Failure::usage(error.to_string()))?;
+    let expired = file.declared.expired(today()?);
+    if let Some(first) = expired.first() {
+        progress::line(&format!(
+            "{}:{first}: expired expectations, which still count: {}; `modelfarm expect check` lists them",
+            file.name,
+            expired.len()
+        ));
+    }
+    Ok(file.declared)
 }
 
 /// Makes an environment, showing what goes on.
@@ -147,14 +153,14 @@ pub struct Prepared {
     pub matrix_text: MatrixText,
     /// The targets.
     pub targets: Targets,
-    /// The expectations.
-    pub expectations: Expectations,
     /// The environments of the plan's targets, by name.
     pub environments: BTreeMap<String, Environment>,
     /// The Hubs.
     pub hubs: Hubs,
     /// The plan.
     pub plan: Plan,
+    /// Which of the matrix's cases it has, apart from the shard; empty where all.
+    pub selection: String,
     /// The Hub that serves the fixtures, for as long as it is needed.
     pub fixture_hub: Option<RunningHub>,
 }
@@ -176,7 +182,6 @@ pub async fn prepare(
     for name in &selection.targets {
         targets.get(name).map_err(|unknown| Failure::usage(format!("--target: {unknown}")))?;
     }
-    let expectations = expectations(execution.expectations.as_deref(), &matrix_text)?;
     farm.create_state()?;
 
     let settings = EnvironmentSettings::load(farm.state.root()).map_err(Failure::to)?;
@@ -202,8 +207,9 @@ pub async fn prepare(
     matrix.check_architectures(&matrix_text.file, &matrix_text.text, &architectures).map_err(usage)?;
     check_selection(selection, &models)?;
     let filters = filters(selection, only_cases)?;
+    let described = filters.to_string();
     let plan = plan(&matrix, &targets, &models, &filters, selection.shard.unwrap_or(Shard::WHOLE));
-    Ok(Prepared { matrix, matrix_text, targets, expectations, environments, hubs, plan, fixture_hub })
+    Ok(Prepared { matrix, matrix_text, targets, environments, hubs, plan, selection: described, fixture_hub })
 }
 
 /// Builds the fixtures where they are missing or outdated.

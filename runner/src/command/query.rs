@@ -1,8 +1,10 @@
 //! `modelfarm query`.
 
+use modelfarm_matrix::axes::Harness;
+use modelfarm_matrix::change::Change;
 use modelfarm_matrix::outcome::Outcome;
-use modelfarm_reports::query::{ArchitectureRow, ResultFilter};
-use modelfarm_reports::store::Store;
+use modelfarm_reports::query::{ArchitectureRow, ChangeRow, Comparison, HistoryFilter, Question, ResultFilter, Since};
+use modelfarm_reports::store::{Store, now_ms};
 
 use super::Farm;
 use super::printing::print_rows;
@@ -34,6 +36,31 @@ pub async fn query(farm: &Farm, what: Query) -> Result<ExitCode, Failure> {
                 all.len()
             ));
         }
+        Query::Regressions { run, matrix, since, window, changes, selection, output } => {
+            let question = question(run, matrix, since, window, &selection)?;
+            let comparison = store.comparison(&question).await?;
+            let wanted = |row: &&ChangeRow| changes.is_empty() || changes.contains(&row.change);
+            let rows: Vec<ChangeRow> = comparison.rows.iter().filter(wanted).cloned().collect();
+            print_rows(&rows, &output)?;
+            tell_what_was_compared(&comparison);
+            if comparison.is_bad() {
+                return Ok(ExitCode::Unexpected);
+            }
+        }
+        Query::Flakes { matrix, window, output } => print_rows(&store.flakes(matrix.as_deref(), window).await?, &output)?,
+        Query::Hosts { matrix, window, output } => print_rows(&store.host_flakes(matrix.as_deref(), window).await?, &output)?,
+        Query::Standing { matrix, since, selection, output } => {
+            print_rows(&store.standing(&history(matrix, &since, &selection)?).await?, &output)?;
+        }
+        Query::PassRate { matrix, since, selection, output } => {
+            print_rows(&store.pass_rate(&history(matrix, &since, &selection)?).await?, &output)?;
+        }
+        Query::Repairs { matrix, since, selection, output } => {
+            print_rows(&store.repairs(&history(matrix, &since, &selection)?).await?, &output)?;
+        }
+        Query::Versions { matrix, since, selection, output } => {
+            print_rows(&store.passing_versions(&history(matrix, &since, &selection)?).await?, &output)?;
+        }
         Query::Runs { output } => print_rows(&store.runs(output.limit).await?, &output)?,
         Query::Environments { output } => print_rows(&store.environments(output.limit).await?, &output)?,
     }
@@ -60,6 +87,59 @@ fn of_fixtures(farm: &Farm) -> Result<Vec<ArchitectureRow>, Failure> {
         Vec::new()
     });
     Ok(architectures(&built, &super::fixtures::exclusions()?))
+}
+
+/// Which runs were compared, and what came of it, for a person.
+fn tell_what_was_compared(comparison: &Comparison) {
+    let Comparison { matrix, before, is_old_enough, after, in_both, still_passing, rows } = comparison;
+    let young = if *is_old_enough { "" } else { ", the oldest complete one: none is as old as was asked for" };
+    let partial = if after.is_complete { "" } else { ", which is not complete" };
+    progress::line(&format!(
+        "{matrix}: run {} of {}{partial} against {} of {}{young}",
+        after.run_id, after.started_at, before.run_id, before.started_at
+    ));
+    let counts: Vec<String> = Change::ALL
+        .iter()
+        .map(|change| (change, rows.iter().filter(|row| row.change == *change).count()))
+        .filter(|(_, count)| *count > 0)
+        .map(|(change, count)| format!("{count} {change}"))
+        .collect();
+    let counts = if counts.is_empty() { "nothing changed".to_owned() } else { counts.join(", ") };
+    progress::line(&format!("{in_both} cases in both, {still_passing} pass as before; {counts}"));
+}
+
+/// The comparison that a person asks for.
+pub(super) fn question(
+    run: Option<String>,
+    matrix: Option<String>,
+    since: Option<Since>,
+    window: u32,
+    selection: &Selection,
+) -> Result<Question, Failure> {
+    let ResultFilter { cases, targets, modes, architectures, models, harnesses, workloads, .. } =
+        filter(None, Vec::new(), selection)?;
+    refuse_harnesses(&harnesses)?;
+    Ok(Question { run, matrix, since, window: Some(window), cases, targets, modes, architectures, models, workloads })
+}
+
+fn history(matrix: Option<String>, since: &Since, selection: &Selection) -> Result<HistoryFilter, Failure> {
+    let ResultFilter { cases, targets, modes, architectures, models, harnesses, workloads, .. } =
+        filter(None, Vec::new(), selection)?;
+    refuse_harnesses(&harnesses)?;
+    let Some(from) = since.at_most(now_ms()) else {
+        return Err(Failure::usage("--since takes a date or a duration here, such as 2026-11-01 or 90d"));
+    };
+    Ok(HistoryFilter { matrix, from, cases, targets, modes, architectures, models, workloads })
+}
+
+/// A history is asked for by what names a case; its harness is one with its class.
+fn refuse_harnesses(harnesses: &[Harness]) -> Result<(), Failure> {
+    match harnesses.is_empty() {
+        true => Ok(()),
+        false => {
+            Err(Failure::usage("--harness selects no history; ask by --model, --architecture, --target, --mode or --workload"))
+        }
+    }
 }
 
 fn filter(run: Option<String>, outcomes: Vec<Outcome>, selection: &Selection) -> Result<ResultFilter, Failure> {

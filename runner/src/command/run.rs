@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use modelfarm_matrix::axes::Harness;
-use modelfarm_matrix::expectation::Verdict;
+use modelfarm_matrix::expectation::{Expectations, Verdict};
 use modelfarm_matrix::outcome::Outcome;
 use modelfarm_matrix::plan::{Plan, Shard};
 use modelfarm_reports::query::ResultFilter;
@@ -13,7 +13,7 @@ use modelfarm_reports::rows::{ResultRow, RunRow, RunState};
 use modelfarm_reports::store::{self, NewRun, Store, this_host};
 use tokio::sync::watch;
 
-use super::prepare::{MatrixText, Prepared, prepare};
+use super::prepare::{MatrixText, Prepared, expectations, prepare, targets};
 use super::{Farm, outputs};
 use crate::cli::{ExecutionOptions, Only, Selection};
 use crate::exit::{ExitCode, Failure};
@@ -57,6 +57,8 @@ pub async fn run_matrix(
         (None, Some(reference)) => (NewRun::new_id(), Some(cases_of(&store, reference, execution.only).await?)),
         (None, None) => (execution.run_id.clone().unwrap_or_else(NewRun::new_id), None),
     };
+    let targets = targets(execution.targets_file.as_deref())?;
+    let expectations = expectations(execution.expectations.as_deref(), &matrix, &targets)?;
     let prepared = prepare(farm, matrix, selection, execution, only_cases).await?;
     if prepared.plan.all_cases.is_empty() {
         let left_out = prepared.plan.left_out.len();
@@ -64,7 +66,7 @@ pub async fn run_matrix(
             "nothing to run: all {left_out} cases of the matrix are left out; `modelfarm plan --left-out` says why"
         )));
     }
-    let end = execute(farm, &store, &prepared, &run_id, selection, execution).await?;
+    let end = execute(farm, &store, &prepared, expectations, &run_id, selection, execution).await?;
     let run = store.run(&run_id).await?;
     let filter = ResultFilter { run: Some(run_id.clone()), final_only: true, ..ResultFilter::default() };
     let rows = store.results(&filter).await?;
@@ -108,10 +110,12 @@ fn exit_code(run: &RunRow, rows: &[ResultRow], max_inconclusive: f64, strict: bo
     }
 }
 
-async fn execute(
+/// Runs a plan in the environments that it was prepared with.
+pub(super) async fn execute(
     farm: &Farm,
     store: &Arc<Store>,
     prepared: &Prepared,
+    expectations: Expectations,
     run_id: &str,
     selection: &Selection,
     execution: &ExecutionOptions,
@@ -157,6 +161,7 @@ async fn execute(
     let new = NewRun {
         run_id: run_id.to_owned(),
         matrix: matrix.name.clone(),
+        selection: prepared.selection.clone(),
         plan_id: plan.id.clone(),
         planned_cases: plan.all_cases.iter().map(ToString::to_string).collect(),
         shard: shard.to_string(),
@@ -196,11 +201,12 @@ async fn execute(
         hub_limits: DownloadLimits::default(),
         fixture_limits: super::prepare::fixture_limits(),
         targets: targets.clone(),
-        expectations: prepared.expectations.clone(),
+        expectations,
         policy,
         host: this_host(),
         worker_hash,
         retries: execution.retries,
+        repeat: execution.repeat,
         seed: 0,
         already_final: store.final_cases(&handle).await?,
         last_attempts: store.last_attempts(&handle).await?,

@@ -29,6 +29,7 @@ mod sync_tests;
 mod uv_command;
 mod uv_failure;
 mod uv_tool;
+mod versions;
 pub mod worker_source;
 
 pub use credentials::IndexUrl;
@@ -42,3 +43,4 @@ pub use requirements::{ENVIRONMENT_NAMES, Requirements};
 pub use settings::EnvironmentSettings;
 pub use spec::EnvironmentSpec;
 pub use sync::{recreate, sync};
+pub use versions::versions_between;

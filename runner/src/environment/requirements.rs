@@ -77,6 +77,12 @@ impl Requirements {
         self.lines.iter().all(|line| !line.starts_with('-') && line.split(';').next().is_some_and(|left| left.contains("==")))
     }
 
+    /// Each package's requirement, by its normalised name; options, which begin with `-`, are under their own text.
+    pub fn by_package(&self) -> std::collections::BTreeMap<String, String> {
+        let key = |line: &String| if line.starts_with('-') { line.clone() } else { package_name(line) };
+        self.lines.iter().map(|line| (key(line), line.clone())).collect()
+    }
+
     /// SHA-256 (hex) that is the same for two texts that ask for the same: comments, blank lines and order do not matter.
     pub fn digest(&self) -> String {
         let mut digest = Sha256::new();
@@ -167,6 +173,18 @@ fn check_line(line: &str, place: &str, number: usize) -> Result<(), EnvironmentE
         );
     }
     Ok(())
+}
+
+/// A name becomes part of a requirement.
+pub(super) fn check_package_name(name: &str) -> Result<(), EnvironmentError> {
+    let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    match plain {
+        true => Ok(()),
+        false => Err(EnvironmentError::BadSetting {
+            place: "package".to_owned(),
+            reason: format!("`{}` is no name of a package", name.escape_default()),
+        }),
+    }
 }
 
 fn package_name(line: &str) -> String {

@@ -56,30 +56,46 @@ pub(super) fn install(
         // version than the locked one are not in it.
         command.arguments.push("--no-deps".to_owned());
     }
-    if let Some(backend) = &settings.torch_backend {
-        command.arguments.extend(["--torch-backend".to_owned(), backend.clone()]);
-    }
-    if let Some(url) = &settings.index_url {
-        if url.is_secret() {
-            command.variables.push(("UV_DEFAULT_INDEX", url.exposed().to_owned()));
-        } else {
-            command.arguments.extend(["--default-index".to_owned(), url.exposed().to_owned()]);
-        }
-    }
-    if settings.extra_index_urls.iter().any(super::IndexUrl::is_secret) {
-        let all = settings.extra_index_urls.iter().map(|url| url.exposed()).collect::<Vec<_>>().join(" ");
-        command.variables.push(("UV_INDEX", all));
-    } else {
-        for url in &settings.extra_index_urls {
-            command.arguments.extend(["--index".to_owned(), url.exposed().to_owned()]);
-        }
-    }
+    command.add_indexes(settings);
     command.add_cache(cache);
     command.arguments.extend(["--requirements".to_owned(), requirements_file.display().to_string()]);
     command
 }
 
+/// `uv pip compile` of one requirement alone, which prints the newest version that satisfies it.
+pub(super) fn newest(python: &Path, requirement_file: &Path, settings: &EnvironmentSettings) -> UvCommand {
+    let mut command = UvCommand::default();
+    let arguments =
+        ["pip", "compile", "--quiet", "--no-python-downloads", "--no-deps", "--no-header", "--no-annotate", "--python"];
+    command.arguments.extend(arguments.map(str::to_owned));
+    command.arguments.push(python.display().to_string());
+    command.add_indexes(settings);
+    command.arguments.push(requirement_file.display().to_string());
+    command
+}
+
 impl UvCommand {
+    fn add_indexes(&mut self, settings: &EnvironmentSettings) {
+        if let Some(backend) = &settings.torch_backend {
+            self.arguments.extend(["--torch-backend".to_owned(), backend.clone()]);
+        }
+        if let Some(url) = &settings.index_url {
+            if url.is_secret() {
+                self.variables.push(("UV_DEFAULT_INDEX", url.exposed().to_owned()));
+            } else {
+                self.arguments.extend(["--default-index".to_owned(), url.exposed().to_owned()]);
+            }
+        }
+        if settings.extra_index_urls.iter().any(super::IndexUrl::is_secret) {
+            let all = settings.extra_index_urls.iter().map(|url| url.exposed()).collect::<Vec<_>>().join(" ");
+            self.variables.push(("UV_INDEX", all));
+        } else {
+            for url in &settings.extra_index_urls {
+                self.arguments.extend(["--index".to_owned(), url.exposed().to_owned()]);
+            }
+        }
+    }
+
     fn add_cache(&mut self, cache: &UvCache) {
         if let UvCache::Own(folder) = cache {
             self.arguments.extend(["--cache-dir".to_owned(), folder.display().to_string()]);

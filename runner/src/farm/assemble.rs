@@ -103,7 +103,7 @@ pub fn assemble(tried: Tried<'_>, result: Result, now: i64) -> Attempt {
         fault,
         evidence,
         verdict: verdict(outcome, fault, tried.expectation),
-        expectation_reason: tried.expectation.map(|expectation| expectation.reason.clone()),
+        expectation_reason: tried.expectation.map(Expectation::told),
         signature,
         message: message.map(|text| bounded(text, MAX_MESSAGE)),
         traceback: traceback.map(|text| bounded(text, MAX_TRACEBACK)),

@@ -51,6 +51,8 @@ pub struct Context {
     pub worker_hash: String,
     /// How often an unexpected failure is tried again.
     pub retries: u32,
+    /// How often each case is tried, whatever comes out.
+    pub repeat: u32,
     /// The seed of everything random.
     pub seed: u64,
     /// Cases that are final already.

@@ -282,7 +282,7 @@ impl ModelRun<'_> {
             .map_err(|error| infra(Stage::Reference, format!("failed to keep the reference: {error}")))
     }
 
-    /// Runs a case, with retries where its outcome is unexpected.
+    /// Runs a case, again where its outcome is unexpected and as often as the run asks whatever the outcome.
     async fn case(&self, planned: &PlannedCase, snapshot: &Snapshot, reference: &Reference, controls: &mut ControlOutcomes) {
         let context = self.context;
         let case = &planned.case;
@@ -324,7 +324,8 @@ impl ModelRun<'_> {
                 row.farm_overhead_ms = first_instruction_ms.map(|before| before + after);
             }
             let asked_for = row.verdict.is_unexpected() && row.outcome != Outcome::Pass && attempt - first < context.retries;
-            let retried = asked_for || (from_outside && attempt - first + 1 < TRIES_FROM_OUTSIDE);
+            let tries = attempt - first + 1;
+            let retried = asked_for || tries < context.repeat || (from_outside && tries < TRIES_FROM_OUTSIDE);
             if target.control {
                 controls.insert(control_key(case, case.mode), row.outcome);
             }

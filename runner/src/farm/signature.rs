@@ -6,7 +6,7 @@ use modelfarm_matrix::case::Case;
 use regex::Regex;
 
 /// Grows when the same message gets another signature: groups of different versions are not compared.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 const MAX_CHARACTERS: usize = 160;
 /// A shorter name is a word that may stand in any message.
@@ -73,7 +73,7 @@ pub fn signature(message: &str, names: &Names) -> Option<String> {
     // A hostile message may be one line of a megabyte.
     let mut text: String = line.chars().take(4 * MAX_CHARACTERS).filter(|c| !c.is_control()).collect();
     for (name, mask) in &names.masks {
-        text = text.replace(name, mask);
+        text = masked(&text, name, mask);
     }
     for (pattern, mask) in MASKS.iter() {
         text = pattern.replace_all(&text, *mask).into_owned();
@@ -81,10 +81,38 @@ pub fn signature(message: &str, names: &Names) -> Option<String> {
     Some(text.trim().chars().take(MAX_CHARACTERS).collect())
 }
 
+/// Masks a name where it stands as a word, or begins one in camel case: `led` is no part of `Failed`.
+fn masked(text: &str, name: &str, mask: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(name) {
+        let (before, after) = (&rest[..at], &rest[at + name.len()..]);
+        let before_it = before.chars().next_back().or_else(|| out.chars().next_back());
+        let begins = !before_it.is_some_and(char::is_alphanumeric);
+        let ends = !after.chars().next().is_some_and(|next| next.is_lowercase() || next.is_numeric());
+        out.push_str(before);
+        out.push_str(if begins && ends { mask } else { name });
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_name_is_masked_as_a_word_only() {
+        let led = |text: &str| masked(text, "led", "<architecture>");
+        assert_eq!(
+            led("BackendCompilerFailed: called led.modeling_led"),
+            "BackendCompilerFailed: called <architecture>.modeling_<architecture>"
+        );
+        assert_eq!(led("ledled led2 ledLed"), "ledled led2 <architecture>Led");
+        assert_eq!(masked("OPTAttention of OPTimal", "OPT", "<Architecture>"), "<Architecture>Attention of OPTimal");
+    }
 
     #[test]
     fn the_same_failure_has_the_same_signature() {

@@ -59,7 +59,9 @@ impl Noise {
         let multiply = question.multiply_epsilon().max(epsilon);
         let count = leaf.count.max(1) as f64;
 
-        let dtype_floor = policy.floor_epsilons * epsilon * rms_ref;
+        // The last roundings of a few elements may all go one way on the device, and cancel in the yardstick.
+        let few = (policy.few_elements / count).sqrt().max(1.0);
+        let dtype_floor = policy.floor_epsilons * epsilon * rms_ref * few;
         // The yardstick of a few elements may be right by luck. That of many is not.
         let sample_floor = policy.floor_epsilons * multiply * rms_ref / count.sqrt();
         // What cancels in exact arithmetic leaves noise in proportion to what it was made of.

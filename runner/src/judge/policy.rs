@@ -12,6 +12,8 @@ pub struct Policy {
     pub noise_multiple: f64,
     /// Noise is never taken as less than this many epsilons of the compute dtype, relative to the reference.
     pub floor_epsilons: f64,
+    /// That floor grows for leaves of fewer elements than this, whose error is a matter of luck on both sides.
+    pub few_elements: f64,
     /// A gain error below this is no defect of gain: only the RMSE gate judges it.
     pub smallest_gain_error: f64,
     /// A mean error below this share of the reference's RMS is no offset: only the RMSE gate judges it.
@@ -30,9 +32,10 @@ impl Policy {
     /// The policy that new attempts are judged under.
     pub const fn current() -> Self {
         Self {
-            version: 1,
+            version: 2,
             noise_multiple: 3.0,
             floor_epsilons: 4.0,
+            few_elements: 10.0,
             smallest_gain_error: 5e-4,
             smallest_mean_error: 5e-4,
             most_independent_rows: 64,

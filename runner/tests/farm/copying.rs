@@ -19,6 +19,7 @@ async fn one_run(url: &str) {
     let new = NewRun {
         run_id: NewRun::new_id(),
         matrix: "smoke".into(),
+        selection: String::new(),
         plan_id: "0123456789abcdef".into(),
         planned_cases: Vec::new(),
         shard: "1/1".into(),

@@ -6,6 +6,8 @@
 
 mod bad_input;
 mod copying;
+mod expectations;
+mod history;
 mod interruption;
 mod lists;
 mod outputs;

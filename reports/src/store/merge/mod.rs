@@ -142,7 +142,7 @@ impl Merge {
     async fn runs(&mut self) -> Result<BTreeMap<i64, MergedRun>, StoreError> {
         let mut keys = Keys::of_column("run_key");
         let mut runs = BTreeMap::new();
-        let query = sql("SELECT run_key, run_id, matrix, plan_id, planned, started_at FROM runs ORDER BY run_key");
+        let query = sql("SELECT run_key, run_id, matrix, selection, plan_id, planned, started_at FROM runs ORDER BY run_key");
         for row in self.from.all(query).await? {
             let run = self.run(&row).await?;
             keys.add(run.source_key, run.key)?;
@@ -155,9 +155,10 @@ impl Merge {
         let source_key = row.int("run_key")?;
         let run_id = row.word::<Uuid>("run_id")?.to_string();
         let (plan_id, started_at) = (row.text("plan_id")?, row.int("started_at")?);
-        let insert = sql("INSERT INTO runs (run_id, matrix, plan_id, planned, started_at, last_sequence) \
-                          VALUES ($1, $2, $3, $4, $5, 0) ON CONFLICT (run_id) DO NOTHING RETURNING run_key");
-        let insert = insert.bind(&run_id).bind(row.text("matrix")?).bind(&plan_id).bind(row.unsigned("planned")?);
+        let insert = sql("INSERT INTO runs (run_id, matrix, selection, plan_id, planned, started_at, last_sequence) \
+                          VALUES ($1, $2, $3, $4, $5, $6, 0) ON CONFLICT (run_id) DO NOTHING RETURNING run_key");
+        let insert = insert.bind(&run_id).bind(row.text("matrix")?).bind(row.text("selection")?).bind(&plan_id);
+        let insert = insert.bind(row.unsigned("planned")?);
         if let Some(inserted) = self.into.optional(insert.bind(started_at)).await? {
             self.report.runs_new += 1;
             return Ok(MergedRun { source_key, key: inserted.int("run_key")?, is_new: true, last_sequence: 0 });
