@@ -28,6 +28,8 @@ pub mod matrix_file;
 pub mod model;
 pub mod outcome;
 pub mod plan;
+pub mod retrial;
+pub mod rhythm;
 pub mod sample;
 pub mod selector;
 mod selector_cover;

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use modelfarm_matrix::expectation::Verdict;
 
+use crate::fair_cut::cut_fairly;
 use crate::figures::{count, counted, instant, milliseconds, percent};
 use crate::rows::{ResultRow, RunRow};
-use crate::run_figures::{RunFigures, cut_fairly};
+use crate::run_figures::RunFigures;
 use crate::verdict_mark::verdict_mark;
 use crate::visible_text::one_line;
 

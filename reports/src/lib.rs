@@ -1,7 +1,9 @@
 //! What came out: the store, queries over it, and every view of them.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail by a panic"))]
 
+mod change_summary;
 pub mod compatibility;
+pub mod fair_cut;
 mod figures;
 pub mod final_summary;
 pub mod junit;

@@ -1,6 +1,6 @@
 //! The figures of a run that every summary shows, counted once from the same rows. The unit is cases, not attempts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use modelfarm_matrix::axes::Mode;
 use modelfarm_matrix::case::CaseId;
@@ -121,48 +121,8 @@ impl<'a> RunFigures<'a> {
     }
 }
 
-/// At most `most` of some results, in their order, cut so that no verdict crowds another out: a hundred failures leave room for
-/// the one pass that nobody expected.
-pub(crate) fn cut_fairly<T>(results: Vec<T>, most: usize, verdict: impl Fn(&T) -> Verdict) -> Vec<T> {
-    let mut seen: BTreeMap<Verdict, usize> = BTreeMap::new();
-    let mut ranked: Vec<(usize, usize)> = Vec::with_capacity(results.len());
-    for (place, result) in results.iter().enumerate() {
-        let rank = seen.entry(verdict(result)).or_default();
-        ranked.push((*rank, place));
-        *rank += 1;
-    }
-    ranked.sort_unstable();
-    let kept: BTreeSet<usize> = ranked.into_iter().take(most).map(|(_, place)| place).collect();
-    results.into_iter().enumerate().filter(|(place, _)| kept.contains(place)).map(|(_, result)| result).collect()
-}
-
 /// The order in which people look for a case.
 pub(crate) fn in_reading_order(row: &ResultRow) -> impl Ord + use<> {
     let axes = (row.workload, row.dtype, row.target.clone(), row.mode);
     (row.architecture.clone(), row.model.clone(), axes, row.case_id.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_cut_keeps_order_and_each_verdict_its_share(
-            verdicts in prop::collection::vec(proptest::sample::select(Verdict::ALL), 0..60),
-            most in 0usize..30,
-        ) {
-            let results: Vec<(usize, Verdict)> = verdicts.into_iter().enumerate().collect();
-            let cut = cut_fairly(results.clone(), most, |(_, verdict)| *verdict);
-            prop_assert_eq!(cut.len(), most.min(results.len()));
-            prop_assert!(cut.is_sorted());
-            let number = |results: &[(usize, Verdict)], verdict| results.iter().filter(|(_, one)| *one == verdict).count();
-            let kinds = Verdict::ALL.iter().filter(|verdict| number(&results, **verdict) > 0).count();
-            for verdict in Verdict::ALL {
-                let share = (most / kinds.max(1)).min(number(&results, *verdict));
-                prop_assert!(number(&cut, *verdict) >= share, "{verdict}");
-            }
-        }
-    }
 }

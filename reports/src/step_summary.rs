@@ -7,10 +7,13 @@ use modelfarm_matrix::axes::Mode;
 use modelfarm_matrix::event::Tally;
 use modelfarm_matrix::expectation::Verdict;
 
+use crate::change_summary::{write_changes, write_nights};
+use crate::fair_cut::cut_fairly;
 use crate::figures::{count, counted, milliseconds, percent};
 use crate::markdown_text::{code, plain};
+use crate::query::{Comparison, NightRow};
 use crate::rows::{ResultRow, RunRow};
-use crate::run_figures::{RunFigures, cut_fairly};
+use crate::run_figures::RunFigures;
 use crate::verdict_mark::verdict_mark;
 
 /// Unexpected results in the table.
@@ -20,14 +23,27 @@ const MOST_ARCHITECTURES: usize = 1000;
 /// Columns of the architecture matrix.
 const MOST_COLUMNS: usize = 24;
 
+/// What is known of the nights before a run.
+#[derive(Debug, Clone, Default)]
+pub struct Before {
+    /// What changed since the complete run before it; none where there is none.
+    pub comparison: Option<Comparison>,
+    /// The nights of its matrix, newest first.
+    pub nights: Vec<NightRow>,
+}
+
 /// The Markdown summary of a run; `rows` may hold earlier tries too.
 ///
 /// Whatever a model can influence stands in `<code>` with every punctuation mark as a character reference: there it can be no
 /// markup, no link, no mention and no reference to an issue.
-pub fn step_summary(run: &RunRow, rows: &[ResultRow]) -> String {
+pub fn step_summary(run: &RunRow, rows: &[ResultRow], before: &Before) -> String {
     let figures = RunFigures::new(run, rows);
     let mut text = String::new();
     write_headline(&mut text, &figures);
+    write_nights(&mut text, &before.nights);
+    if let Some(comparison) = &before.comparison {
+        write_changes(&mut text, comparison);
+    }
     write_unexpected(&mut text, &figures);
     write_matrix(&mut text, &figures);
     text

@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::query::{
-    ArchitectureRow, ChangeRow, FailureGroup, FlakeRow, HostRow, PassRateRow, PassingVersionsRow, RepairRow, StandingRow,
+    ArchitectureRow, ChangeRow, FailureGroup, FlakeRow, HostRow, NightRow, PassRateRow, PassingVersionsRow, RepairRow,
+    StandingRow,
 };
 use crate::rows::{ResultRow, RunRow};
 use crate::store::Environment;
@@ -239,6 +240,11 @@ impl TableRow for StandingRow {
     ];
     const SHOWN: &'static [&'static str] =
         &["case_id", "model", "target", "mode", "workload", "standing", "outcome", "since", "runs", "environment_changes"];
+}
+
+impl TableRow for NightRow {
+    const COLUMNS: &'static [&'static str] = &["due_at", "state", "matrix", "run_id", "finished", "planned"];
+    const SHOWN: &'static [&'static str] = Self::COLUMNS;
 }
 
 impl TableRow for RepairRow {

@@ -8,13 +8,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use modelfarm_matrix::change::Change;
 use modelfarm_matrix::expectation::Verdict;
 use modelfarm_matrix::outcome::{Outcome, Stage};
+use modelfarm_matrix::rhythm::NightState;
 use modelfarm_reports::final_summary::final_summary;
 use modelfarm_reports::junit::junit_xml;
 use modelfarm_reports::page::write_report;
-use modelfarm_reports::rows::AttemptDetail;
-use modelfarm_reports::step_summary::step_summary;
+use modelfarm_reports::query::{ChangeRow, ComparedRun, Comparison, NightRow, PackageChange, Side};
+use modelfarm_reports::rows::{AttemptDetail, ResultRow};
+use modelfarm_reports::step_summary::{Before, step_summary};
 use outputs_sample::{Sample, run_of, sample};
 use serde_json::json;
 
@@ -197,10 +200,61 @@ fn junit_stays_xml() {
     assert!(failure.unwrap().text().unwrap().contains("]]> -->"));
 }
 
+/// A night before in which everything passed, with other packages whose names and versions are the text.
+fn before(rows: &[ResultRow], text: &str) -> Before {
+    let side = |outcome| Side {
+        run_id: text.to_owned(),
+        outcome,
+        started_at: text.to_owned(),
+        environment_id: Some(text.to_owned()),
+        revision: Some(text.to_owned()),
+    };
+    let changed = PackageChange { package: text.to_owned(), from: Some(text.to_owned()), to: None };
+    let change = |row: &ResultRow| ChangeRow {
+        case_id: row.case_id.clone(),
+        architecture: text.to_owned(),
+        model: row.model.clone(),
+        target: text.to_owned(),
+        mode: row.mode,
+        workload: row.workload,
+        dtype: row.dtype,
+        change: Change::Regressed,
+        before: Some(side(Outcome::Pass)),
+        after: Some(side(row.outcome)),
+        first: Some(side(row.outcome)),
+        signature: Some(text.to_owned()),
+        environment_changes: vec![changed.clone(); 7],
+        model_changed: Some(true),
+        host_changed: Some(true),
+        confirmed: Some(true),
+        flake_rate: None,
+    };
+    let run = ComparedRun { run_id: text.to_owned(), started_at: text.to_owned(), is_complete: false };
+    let comparison = Comparison {
+        matrix: text.to_owned(),
+        before: run.clone(),
+        is_old_enough: true,
+        after: run,
+        in_both: rows.len() as u64,
+        still_passing: 0,
+        rows: rows.iter().map(change).collect(),
+    };
+    let night = |day: u32, state| NightRow {
+        due_at: format!("2026-11-{day}T02:17:00.000Z"),
+        state,
+        matrix: text.to_owned(),
+        run_id: Some(text.to_owned()),
+        planned: None,
+        finished: None,
+    };
+    let nights = vec![night(30, NightState::Complete), night(29, NightState::Partial), night(28, NightState::Missing)];
+    Before { comparison: Some(comparison), nights }
+}
+
 #[test]
 fn markdown_stays_the_tables_it_was() {
     let sample = hostile_sample();
-    let markdown = step_summary(&sample.run, &sample.rows());
+    let markdown = step_summary(&sample.run, &sample.rows(), &before(&sample.rows(), &hostile()));
     assert_harmless("summary.md", &markdown, 256 << 10);
     for forbidden in ["<script", "<img", "<b>", "@", "https:", "www.", "](", " #123", "GH-7", "```", "~~~", "javascript:", "{{"]
     {
@@ -222,7 +276,8 @@ fn markdown_stays_the_tables_it_was() {
         }
         assert!(!line.starts_with("# "), "{line}");
     }
-    assert_eq!(markdown.lines().filter(|line| line.starts_with("##")).count(), 2);
+    assert_eq!(markdown.lines().filter(|line| line.starts_with("##")).count(), 3);
+    assert!(markdown.contains("✗ yes") && markdown.contains("**missing**, nothing ran"), "{markdown}");
 }
 
 #[test]
@@ -246,7 +301,8 @@ fn bounds_hold_for_thousands_of_unexpected_results() {
     }
     sample.run = run_of(&sample.attempts, modelfarm_reports::rows::RunState::Complete, 0);
     let rows = sample.rows();
-    let markdown = step_summary(&sample.run, &rows);
+    let markdown = step_summary(&sample.run, &rows, &before(&rows, &text[..20_000]));
+    assert!(markdown.contains(&format!("and {} more changes", rows.len() - 50)));
     let unexpected = sample.run.unexpected as usize;
     assert!(markdown.contains(&format!("and {} more unexpected results", unexpected - 50)));
     assert!(markdown.len() < 256 << 10, "{}", markdown.len());

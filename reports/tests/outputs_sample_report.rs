@@ -16,7 +16,7 @@ use modelfarm_reports::final_summary::final_summary;
 use modelfarm_reports::junit::junit_xml;
 use modelfarm_reports::page::write_report;
 use modelfarm_reports::rows::RunState;
-use modelfarm_reports::step_summary::step_summary;
+use modelfarm_reports::step_summary::{Before, step_summary};
 use outputs_sample::{Sample, run_of, sample};
 
 fn write(sample: &Sample, name: &str) -> (PathBuf, Option<tempfile::TempDir>) {
@@ -25,7 +25,7 @@ fn write(sample: &Sample, name: &str) -> (PathBuf, Option<tempfile::TempDir>) {
             let out = PathBuf::from(folder).join(name);
             write_report(&out, &sample.input()).unwrap();
             fs::write(out.join("junit.xml"), junit_xml(&sample.run, &sample.attempts).unwrap()).unwrap();
-            fs::write(out.join("summary.md"), step_summary(&sample.run, &sample.rows())).unwrap();
+            fs::write(out.join("summary.md"), step_summary(&sample.run, &sample.rows(), &Before::default())).unwrap();
             fs::write(out.join("final.txt"), final_summary(&sample.run, &sample.rows())).unwrap();
             (out, None)
         }
@@ -101,7 +101,7 @@ fn the_page_says_how_far_a_partial_run_came() {
     assert!(index.contains(&format!("{} of {planned} planned cases final", planned - 32)), "{planned}");
     assert!(index.contains("32 missing, and nothing below counts them"));
     assert!(final_summary(&sample.run, &sample.rows()).contains("partial: "));
-    assert!(step_summary(&sample.run, &sample.rows()).contains("**partial**"));
+    assert!(step_summary(&sample.run, &sample.rows(), &Before::default()).contains("**partial**"));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn all_summaries_tell_the_same_numbers() {
     };
     let conclusive = run.pass + run.fail;
     let terminal = final_summary(run, &rows);
-    let markdown = step_summary(run, &rows);
+    let markdown = step_summary(run, &rows, &Before::default());
     assert!(index.contains(&format!("{} of {conclusive} conclusive cases", run.pass)));
     assert!(terminal.contains(&format!("{} of {conclusive} conclusive cases", run.pass)), "{terminal}");
     assert!(markdown.contains(&format!("| pass | {} | {conclusive} conclusive cases |", run.pass)), "{markdown}");
@@ -177,7 +177,7 @@ fn an_unexpected_pass_is_as_visible_as_an_unexpected_failure() {
         terminal.contains(&format!("    ▲ {case} ")) && terminal.contains("passes, though a failure is declared"),
         "{terminal}"
     );
-    let markdown = step_summary(run, &rows);
+    let markdown = step_summary(run, &rows, &Before::default());
     assert!(markdown.lines().next().unwrap().contains("fail, 1 pass, "), "{markdown}");
     assert!(markdown.contains("| … pass, though a failure is declared | 1 |"), "{markdown}");
     assert!(markdown.lines().any(|line| line.starts_with("| ▲ |") && line.contains(case)), "{markdown}");
@@ -211,7 +211,7 @@ fn a_large_report_stays_small_and_fast() {
         assert!(took < Duration::from_secs(most_seconds), "{took:?}");
         assert!(index < (architectures as u64) * (8 << 10), "{index}");
         assert!(summary.bytes / (summary.pages as u64) < 256 << 10, "{summary:?}");
-        assert!(step_summary(&sample.run, &sample.rows()).len() < 1 << 20);
+        assert!(step_summary(&sample.run, &sample.rows(), &Before::default()).len() < 1 << 20);
     }
 }
 

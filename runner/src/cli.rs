@@ -84,6 +84,9 @@ pub enum Command {
         /// How often each case is tried in each environment
         #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
         tries: u32,
+        /// Of more regressions than this only so many are tried, of each signature and architecture some
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        at_most: usize,
         /// Models at a time; default: the number of cores
         #[arg(long, value_name = "N")]
         jobs: Option<usize>,
@@ -341,6 +344,21 @@ pub enum Query {
         /// Which cases
         #[command(flatten)]
         selection: Selection,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
+    /// The nights of a matrix, with those that did not come; exit code 1 where the newest one did not or has ended incomplete
+    Nights {
+        /// The matrix; default: that of the newest run
+        #[arg(long, value_name = "NAME")]
+        matrix: Option<String>,
+        /// From one night to the next, such as 24h or 7d
+        #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration_ms)]
+        every: i64,
+        /// How far back: a date or a duration, such as 2026-11-01 or 90d
+        #[arg(long, value_name = "WHEN", default_value = "30d")]
+        since: Since,
         /// How to print
         #[command(flatten)]
         output: Output,
@@ -640,6 +658,14 @@ pub enum Db {
         #[arg(value_name = "URL")]
         into: String,
     },
+}
+
+/// A duration, as a history's beginning may be one.
+fn duration_ms(text: &str) -> Result<i64, String> {
+    match text.parse() {
+        Ok(Since::Ago(ms)) if ms > 0 => Ok(ms),
+        _ => Err("expected a duration such as 12h, 24h or 7d".to_owned()),
+    }
 }
 
 #[cfg(test)]

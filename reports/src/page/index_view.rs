@@ -12,8 +12,9 @@ use super::links::Links;
 use super::matrix_view::{TargetMatrix, matrices};
 use super::nested_facts::{Fact, nested_facts};
 use super::{CaseTries, EnvironmentFacts, ReportInput};
+use crate::fair_cut::cut_fairly;
 use crate::figures::{count, counted, instant, milliseconds, milliseconds_between};
-use crate::run_figures::{RunFigures, cut_fairly};
+use crate::run_figures::RunFigures;
 use crate::verdict_mark::{VerdictMark, legend, verdict_mark};
 use crate::visible_text::one_line;
 

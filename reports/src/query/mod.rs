@@ -10,6 +10,7 @@ mod events;
 mod failures;
 mod flakes;
 mod known_cases;
+mod nights;
 mod package_change;
 mod pass_rate;
 mod passing_versions;
@@ -27,6 +28,7 @@ pub use comparison::{ChangeRow, ComparedRun, Comparison, Question, Side, WINDOW}
 pub use events::StoredEvent;
 pub use failures::FailureGroup;
 pub use flakes::{FlakeRow, HostRow};
+pub use nights::{NightRow, Rhythm};
 pub use package_change::{PackageChange, differences};
 pub use pass_rate::PassRateRow;
 pub use passing_versions::PassingVersionsRow;

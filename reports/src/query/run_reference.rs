@@ -1,4 +1,6 @@
-//! What a person calls a run: its id, the beginning of it, `latest` or `latest~N`.
+//! What a person calls a run: its id, the beginning of it, `latest` or `latest~N`. Retrials are only meant by their id.
+
+use modelfarm_matrix::retrial::RetrialPurpose;
 
 use crate::store::statement::{built, sql};
 use crate::store::{Store, StoreError, Transaction};
@@ -21,8 +23,10 @@ impl Store {
 pub(crate) async fn find_run(transaction: &mut Transaction, reference: &str) -> Result<FoundRun, StoreError> {
     let shown: String = reference.chars().take(80).collect();
     if let Some(back) = steps_back(reference) {
-        let query = sql("SELECT run_key, run_id FROM runs ORDER BY started_at DESC, run_id DESC LIMIT 1 OFFSET $1");
-        return match transaction.optional(query.bind(back)).await? {
+        let query = sql("SELECT run_key, run_id FROM runs WHERE selection <> $1 AND selection <> $2 \
+                         ORDER BY started_at DESC, run_id DESC LIMIT 1 OFFSET $3");
+        let query = query.bind(RetrialPurpose::Confirm.as_str()).bind(RetrialPurpose::Bisect.as_str()).bind(back);
+        return match transaction.optional(query).await? {
             Some(row) => Ok(FoundRun { run_key: row.int("run_key")?, run_id: row.text("run_id")? }),
             None => Err(StoreError::NoSuchRun { reference: shown, hint: how_many(transaction).await? }),
         };

@@ -121,6 +121,12 @@ fn state(sessions: &[Session], planned: u64, finished: u64) -> RunState {
     }
 }
 
+/// How far a run came, of which `run` holds key, planned and finished cases.
+pub(super) async fn run_state(transaction: &mut Transaction, run: &Row) -> Result<RunState, StoreError> {
+    let sessions = sessions(transaction, run.int("run_key")?).await?;
+    Ok(state(&sessions, run.unsigned("planned")?, run.unsigned("finished")?))
+}
+
 /// Whether every planned case of all shards of a run is final.
 pub(super) async fn is_complete(transaction: &mut Transaction, run_key: i64) -> Result<bool, StoreError> {
     let query =

@@ -8,7 +8,8 @@ use modelfarm_matrix::case::Case;
 use modelfarm_matrix::change::Change;
 use modelfarm_matrix::episode::Works;
 use modelfarm_matrix::outcome::Outcome;
-use modelfarm_reports::query::{Comparison, HistoryFilter, Question};
+use modelfarm_matrix::rhythm::NightState;
+use modelfarm_reports::query::{Comparison, HistoryFilter, Question, Rhythm};
 use modelfarm_reports::rows::RunState;
 use modelfarm_reports::store::{Environment, NewRun, Store, StoreError, now_ms};
 
@@ -170,6 +171,34 @@ async fn a_run_that_is_not_complete_is_no_baseline_and_nothing_vanishes_in_it() 
         let comparison = store.comparison(&Question::default()).await.unwrap();
         assert_eq!(comparison.before.run_id, complete, "the half run is passed over");
         assert_eq!(changes(&comparison), [tiny(1, Change::Regressed)]);
+    }
+}
+
+#[tokio::test]
+async fn a_night_that_did_not_come_is_told() {
+    const DAY_MS: i64 = 86_400_000;
+    for database in every_kind().await {
+        let store = &open(&database).await;
+        let nights = async |days: i64| {
+            let rhythm = Rhythm { matrix: None, every: DAY_MS, from: 0, now: now_ms() + days * DAY_MS };
+            store.nights(&rhythm).await.unwrap()
+        };
+        assert_eq!(nights(0).await, []);
+        let whole = Recorded { tries: &[(1, "P"), (2, "P")], ..NIGHT };
+        let run = record(store, &whole).await;
+        record_planned(store, &Recorded { tries: &[(1, "P")], ..NIGHT }, &[case(1), case(2)]).await;
+        record(store, &Recorded { selection: "--sample 1/2", ..whole }).await;
+        let told = nights(0).await;
+        assert_eq!(told.len(), 1, "runs that begin anew are of one night: {told:?}");
+        assert_eq!((told[0].state, told[0].run_id.as_ref(), told[0].finished), (NightState::Complete, Some(&run), Some(2)));
+
+        let told = nights(2).await;
+        let states: Vec<NightState> = told.iter().map(|night| night.state).collect();
+        assert_eq!(states, [NightState::Late, NightState::Complete]);
+        let told = nights(4).await;
+        let states: Vec<NightState> = told.iter().map(|night| night.state).collect();
+        assert_eq!(states, [NightState::Late, NightState::Missing, NightState::Missing, NightState::Complete]);
+        assert!(told[1].run_id.is_none() && told[1].due_at > told[2].due_at, "{told:?}");
     }
 }
 

@@ -8,6 +8,7 @@ use modelfarm_matrix::bisection::{Bisection, Probe};
 use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::change::{Night, Reading};
 use modelfarm_matrix::outcome::Outcome;
+use modelfarm_matrix::retrial::RetrialPurpose;
 use modelfarm_reports::query::ResultFilter;
 use modelfarm_reports::rows::ResultRow;
 use modelfarm_reports::store::Store;
@@ -56,7 +57,8 @@ pub async fn bisect(farm: &Farm, wanted: &Wanted<'_>, output: &Output) -> Result
     farm.create_state()?;
     let store = Arc::new(Store::create_or_migrate(&farm.database).await?);
     let text = MatrixText::read(wanted.matrix)?;
-    let retrying = Retrying { farm, store: &store, matrix: &text, tries: wanted.tries, jobs: Some(1), what: "bisect" };
+    let retrying =
+        Retrying { farm, store: &store, matrix: &text, tries: wanted.tries, jobs: Some(1), what: RetrialPurpose::Bisect };
     let (good, bad) = (environment_of(&store, wanted, wanted.good).await?, environment_of(&store, wanted, wanted.bad).await?);
     let (good, bad) = (retrying.kept(&good).await?, retrying.kept(&bad).await?);
     let settings = EnvironmentSettings::load(farm.state.root()).map_err(Failure::to)?;

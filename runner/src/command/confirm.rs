@@ -8,8 +8,10 @@ use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::change::{Change, Night, Reading};
 use modelfarm_matrix::matrix_file::Matrix;
 use modelfarm_matrix::outcome::Outcome;
+use modelfarm_matrix::retrial::RetrialPurpose;
+use modelfarm_reports::fair_cut::cut_fairly;
 use modelfarm_reports::query::{ChangeRow, Question, Side};
-use modelfarm_reports::store::{Confirmation, Retrial, Store};
+use modelfarm_reports::store::{Confirmation, Retrial, Store, StoreError};
 use modelfarm_reports::table::TableRow;
 use serde::Serialize;
 
@@ -29,6 +31,8 @@ pub struct Wanted<'a> {
     pub matrix: &'a Path,
     /// How often each case is tried in each environment.
     pub tries: u32,
+    /// Of more regressions than this only so many are tried.
+    pub at_most: usize,
     /// Models at a time.
     pub jobs: Option<usize>,
 }
@@ -70,7 +74,8 @@ struct Sides {
     after: String,
 }
 
-/// Tries the regressed cases of a comparison again in both environments; exit code 1 where one is confirmed.
+/// Tries the regressed cases of a comparison again in both environments; exit code 1 where one is confirmed, 3 where there is no run to
+/// compare with.
 pub async fn confirm(farm: &Farm, wanted: &Wanted<'_>, output: &Output) -> Result<ExitCode, Failure> {
     farm.create_state()?;
     let store = Arc::new(Store::create_or_migrate(&farm.database).await?);
@@ -81,7 +86,10 @@ pub async fn confirm(farm: &Farm, wanted: &Wanted<'_>, output: &Output) -> Resul
         Some(_) => wanted.question.clone(),
         None => Question { matrix: Some(named.name.clone()), ..wanted.question.clone() },
     };
-    let comparison = store.comparison(&question).await?;
+    let comparison = match store.comparison(&question).await {
+        Err(error @ StoreError::NoCompleteRun { .. }) => return Err(Failure::nothing(format!("failed to {error}"))),
+        compared => compared?,
+    };
     if named.name != comparison.matrix {
         return Err(Failure::usage(format!(
             "the run is of the matrix `{}`, and {} is `{}`; name its file with --matrix",
@@ -89,8 +97,11 @@ pub async fn confirm(farm: &Farm, wanted: &Wanted<'_>, output: &Output) -> Resul
         )));
     }
     let regressed: Vec<&ChangeRow> = comparison.rows.iter().filter(|row| row.change == Change::Regressed).collect();
+    let all = regressed.len();
+    // A package that breaks everything is confirmed by some of each kind.
+    let tried = cut_fairly(regressed, wanted.at_most, |row| (row.signature.clone(), row.architecture.clone()));
     let mut groups: BTreeMap<Sides, Vec<&ChangeRow>> = BTreeMap::new();
-    for row in &regressed {
+    for row in &tried {
         let environment = |side: &Option<Side>| side.as_ref().and_then(|side| side.environment_id.clone());
         match (environment(&row.before), environment(&row.after)) {
             (Some(before), Some(after)) => groups.entry(Sides { before, after }).or_default().push(row),
@@ -100,7 +111,14 @@ pub async fn confirm(farm: &Farm, wanted: &Wanted<'_>, output: &Output) -> Resul
     let mut rows = Vec::new();
     for (sides, cases) in groups {
         let ids: Vec<CaseId> = cases.iter().map(|row| row.case_id.clone()).collect();
-        let retrying = Retrying { farm, store: &store, matrix: &text, tries: wanted.tries, jobs: wanted.jobs, what: "confirm" };
+        let retrying = Retrying {
+            farm,
+            store: &store,
+            matrix: &text,
+            tries: wanted.tries,
+            jobs: wanted.jobs,
+            what: RetrialPurpose::Confirm,
+        };
         let before = retrying.in_environment(retrying.made_again(&sides.before).await?, &ids).await?;
         let after = retrying.in_environment(retrying.made_again(&sides.after).await?, &ids).await?;
         for row in cases {
@@ -134,7 +152,7 @@ pub async fn confirm(farm: &Farm, wanted: &Wanted<'_>, output: &Output) -> Resul
     }
     print_rows(&rows, output)?;
     let confirmed = rows.iter().filter(|row| row.confirmed == Some(true)).count();
-    progress::line(&format!("{} regressed, {} tried again, {confirmed} confirmed", regressed.len(), rows.len()));
+    progress::line(&format!("{all} regressed, {} tried again, {confirmed} confirmed", rows.len()));
     Store::clone(&store).close().await;
     Ok(if confirmed > 0 { ExitCode::Unexpected } else { ExitCode::Fine })
 }

@@ -58,9 +58,9 @@ pub async fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Plan { matrix, selection, left_out, output } => {
             plan::plan(&farm, &matrix, &selection, left_out, &output).await
         }
-        Command::Confirm { matrix, run, since, tries, jobs, selection, output } => {
+        Command::Confirm { matrix, run, since, tries, at_most, jobs, selection, output } => {
             let question = query::question(run, None, since, WINDOW, &selection)?;
-            let wanted = confirm::Wanted { question, matrix: &matrix, tries, jobs };
+            let wanted = confirm::Wanted { question, matrix: &matrix, tries, at_most, jobs };
             confirm::confirm(&farm, &wanted, &output).await
         }
         Command::Bisect { case, good, bad, matrix, tries, output } => {

@@ -9,15 +9,20 @@ use modelfarm_matrix::CAUSES_TOML;
 use modelfarm_matrix::cause::Causes;
 use modelfarm_matrix::outcome::Standing;
 use modelfarm_reports::page::{EnvironmentFacts, Gates, ReportInput, write_report};
-use modelfarm_reports::query::ResultFilter;
+use modelfarm_reports::query::{Question, ResultFilter, Rhythm};
 use modelfarm_reports::rows::RunRow;
-use modelfarm_reports::store::{Store, now_ms, rfc3339};
+use modelfarm_reports::step_summary::Before;
+use modelfarm_reports::store::{Store, StoreError, now_ms, rfc3339};
 use modelfarm_reports::{compatibility, junit, step_summary};
 
 use super::Farm;
 use crate::cli::ExecutionOptions;
 use crate::exit::{ExitCode, Failure};
 use crate::judge::Policy;
+
+const DAY_MS: i64 = 86_400_000;
+/// So many nights back a summary says which did not come.
+const NIGHTS_BACK: i64 = 14;
 
 /// Writes a text to standard output. A reader that went away is no error.
 pub fn print(text: &str) -> Result<(), Failure> {
@@ -130,9 +135,29 @@ async fn write_files(store: &Store, run: &RunRow, matrix_file: &str, files: File
     if let Some(path) = summary {
         let filter = ResultFilter { run: Some(run.run_id.clone()), final_only: true, ..ResultFilter::default() };
         let rows = store.results(&filter).await?;
-        write_whole(path, &step_summary::step_summary(run, &rows))?;
+        write_whole(path, &step_summary::step_summary(run, &rows, &before(store, run).await?))?;
     }
     Ok(())
+}
+
+/// What is known of the nights before a run. The first of its matrix has none.
+async fn before(store: &Store, run: &RunRow) -> Result<Before, Failure> {
+    let question = Question { run: Some(run.run_id.clone()), ..Question::default() };
+    let comparison = match store.comparison(&question).await {
+        Ok(comparison) => Some(comparison),
+        Err(StoreError::NoCompleteRun { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    // A run of a part of the matrix is no night of it.
+    let nights = match run.selection.is_empty() {
+        true => {
+            let now = now_ms();
+            let rhythm = Rhythm { matrix: Some(run.matrix.clone()), every: DAY_MS, from: now - NIGHTS_BACK * DAY_MS, now };
+            store.nights(&rhythm).await?
+        }
+        false => Vec::new(),
+    };
+    Ok(Before { comparison, nights })
 }
 
 async fn write_compatibility(store: &Store, runs: &[RunRow], causes: Option<&Path>, path: &Path) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use modelfarm_matrix::axes::Harness;
 use modelfarm_matrix::change::Change;
 use modelfarm_matrix::outcome::Outcome;
-use modelfarm_reports::query::{ArchitectureRow, ChangeRow, Comparison, HistoryFilter, Question, ResultFilter, Since};
+use modelfarm_reports::query::{ArchitectureRow, ChangeRow, Comparison, HistoryFilter, Question, ResultFilter, Rhythm, Since};
 use modelfarm_reports::store::{Store, now_ms};
 
 use super::Farm;
@@ -44,6 +44,17 @@ pub async fn query(farm: &Farm, what: Query) -> Result<ExitCode, Failure> {
             print_rows(&rows, &output)?;
             tell_what_was_compared(&comparison);
             if comparison.is_bad() {
+                return Ok(ExitCode::Unexpected);
+            }
+        }
+        Query::Nights { matrix, every, since, output } => {
+            let now = now_ms();
+            let from = since.at_most(now).ok_or_else(no_run)?;
+            let nights = store.nights(&Rhythm { matrix, every, from, now }).await?;
+            let shown =
+                output.limit.map_or(nights.len(), |limit| nights.len().min(usize::try_from(limit).unwrap_or(usize::MAX)));
+            print_rows(&nights[..shown], &output)?;
+            if nights.first().is_some_and(|newest| !newest.state.is_sound()) {
                 return Ok(ExitCode::Unexpected);
             }
         }
@@ -126,10 +137,12 @@ fn history(matrix: Option<String>, since: &Since, selection: &Selection) -> Resu
     let ResultFilter { cases, targets, modes, architectures, models, harnesses, workloads, .. } =
         filter(None, Vec::new(), selection)?;
     refuse_harnesses(&harnesses)?;
-    let Some(from) = since.at_most(now_ms()) else {
-        return Err(Failure::usage("--since takes a date or a duration here, such as 2026-11-01 or 90d"));
-    };
+    let from = since.at_most(now_ms()).ok_or_else(no_run)?;
     Ok(HistoryFilter { matrix, from, cases, targets, modes, architectures, models, workloads })
+}
+
+fn no_run() -> Failure {
+    Failure::usage("--since takes a date or a duration here, such as 2026-11-01 or 90d")
 }
 
 /// A history is asked for by what names a case; its harness is one with its class.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::outcome::Outcome;
+use modelfarm_matrix::retrial::RetrialPurpose;
 use modelfarm_reports::query::ResultFilter;
 use modelfarm_reports::store::{NewRun, Store};
 
@@ -29,8 +30,8 @@ pub struct Retrying<'a> {
     pub tries: u32,
     /// Models at a time.
     pub jobs: Option<usize>,
-    /// What for: the selection that the runs are recorded under, so that no comparison takes them for nights.
-    pub what: &'static str,
+    /// What for.
+    pub what: RetrialPurpose,
 }
 
 impl Retrying<'_> {
@@ -43,7 +44,7 @@ impl Retrying<'_> {
         let selection = Selection::default();
         let execution = ExecutionOptions { repeat: self.tries, jobs: self.jobs, ..ExecutionOptions::default() };
         let mut prepared = prepare(self.farm, self.matrix.clone(), &selection, &execution, Some(cases.to_vec())).await?;
-        self.what.clone_into(&mut prepared.selection);
+        self.what.as_str().clone_into(&mut prepared.selection);
         prepared.environments.insert(environment.name.clone(), environment);
         let run_id = NewRun::new_id();
         let expectations = prepare::expectations(None, self.matrix, &prepared.targets)?;

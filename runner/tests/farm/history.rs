@@ -17,7 +17,7 @@ modes = ["strict-eager"]
 "#;
 
 /// A device whose library does not start.
-const BROKEN: &str = r#"
+pub const BROKEN: &str = r#"
 [tpu-emulated]
 description = "TorchTPU over a plugin that does not know its flags"
 backend = "torchtpu"

@@ -11,6 +11,7 @@ use modelfarm_matrix::plan::Shard;
 use modelfarm_matrix::sample::Sample;
 use serde_json::Value;
 
+use crate::history::BROKEN;
 use crate::setup::{TestFarm, one_at_a_time, state_dir, text};
 
 const SHARDS: u32 = 3;
@@ -45,7 +46,7 @@ fn script(name: &str, arguments: &[&str]) -> Command {
     for name in ["GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "MODELFARM_DATABASE_URL", "MODELFARM_STATE_DIR", "RUN_ID"] {
         command.env_remove(name);
     }
-    for name in ["NIGHT", "NIGHTS", "MODELFARM_RUN_OPTIONS"] {
+    for name in ["NIGHT", "NIGHTS", "MODELFARM_RUN_OPTIONS", "MATRIX", "GITHUB_ACTIONS"] {
         command.env_remove(name);
     }
     command
@@ -215,6 +216,53 @@ fn the_sample_of_a_night_is_a_complete_run() {
     let results = crate::setup::modelfarm(&history).args(["query", "results", "--format", "json"]).output().unwrap();
     let results: Vec<Value> = serde_json::from_slice(&results.stdout).unwrap();
     assert_eq!(results.iter().filter_map(|row| row["model"].as_str()).collect::<BTreeSet<_>>(), expected);
+}
+
+#[test]
+fn a_night_that_regresses_is_compared_tried_again_and_told() {
+    let _turn = one_at_a_time();
+    let farm = TestFarm::new();
+    let folder = farm.folder.path();
+    let one = MATRIX.replace("MODELS", &format!("{:?}", &MODELS[..1])).replace("MODES", r#"["strict-eager"]"#);
+    let one = one.replace(r#"["cpu"]"#, r#"["tpu-emulated"]"#);
+    let matrix = farm.file("night.toml", &one);
+    let broken = farm.file("broken.toml", BROKEN);
+    let history = shard_state(&farm, 0);
+    let night = |number: u32, options: &str| {
+        let (state, run_id) = (shard_state(&farm, number), format!("00000000-0000-7000-8000-00000000000{number}"));
+        let mut shard = script("nightly-shard", &["1", "1", &run_id, text(&state), text(&matrix)]);
+        shard.env("MODELFARM_RUN_OPTIONS", options);
+        let (code, log) = output(shard);
+        assert_eq!(code, Some(0), "{log}");
+        let out = folder.join(format!("out-{number}"));
+        let mut merge = script("nightly-merge", &[text(&history), text(&out), text(&state.join("farm.db"))]);
+        merge.env("RUN_ID", run_id).env("MATRIX", &matrix).env("GITHUB_ACTIONS", "true");
+        let (code, log) = output(merge);
+        let summary = std::fs::read_to_string(out.join("summary.md")).unwrap();
+        (code, log, summary)
+    };
+    let (code, log, summary) = night(1, "--retries 3");
+    assert!(code == Some(0) && log.contains("nothing can be compared yet"), "{log}");
+    assert!(!summary.contains("Changes since"), "{summary}");
+
+    // The night was three nights ago, and two have not come.
+    let moved = "import sqlite3, sys; store = sqlite3.connect(sys.argv[1]); \
+                 store.execute('UPDATE runs SET started_at = started_at - 3 * 86400000'); store.commit()";
+    let status = Command::new("python3").args(["-c", moved]).arg(history.join("farm.db")).status().unwrap();
+    assert!(status.success());
+
+    // Everything fails; tried again with the targets that come with the program, everything passes.
+    let (code, log, summary) = night(2, &format!("--targets-file {}", text(&broken)));
+    assert_eq!(code, Some(0), "what cannot be seen again fails no night: {log}");
+    assert!(log.contains("regressed: 1, of which 0 confirmed and 0 open"), "{log}");
+    assert_eq!(log.matches("::warning::the night of").count(), 2, "{log}");
+    assert_eq!(summary.matches("it could not be seen again").count(), 1, "{summary}");
+    assert!(summary.contains("**missing**, nothing ran"), "{summary}");
+
+    // `latest` is the night, not what was tried again after it.
+    let newest = crate::setup::modelfarm(&history).args(["query", "results", "--run", "latest", "--format", "json"]).output().unwrap();
+    let newest: Vec<Value> = serde_json::from_slice(&newest.stdout).unwrap();
+    assert!(newest.iter().all(|row| row["run_id"] == "00000000-0000-7000-8000-000000000002"), "{newest:?}");
 }
 
 #[test]
