@@ -44,18 +44,30 @@ pub fn wants_hub(matrix: &Matrix) -> bool {
     matrix.models.hub.is_some() || !matrix.models.list.is_empty()
 }
 
-/// The models of a matrix, and every architecture that the fixtures have.
-pub async fn models(matrix: &Matrix, hubs: &Hubs) -> Result<(Vec<Model>, BTreeSet<String>), CatalogueError> {
+/// What the sources of a matrix hold.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Catalogue {
+    /// The models that the matrix asks for.
+    pub models: Vec<Model>,
+    /// Every architecture that the fixtures have.
+    pub architectures: BTreeSet<String>,
+    /// Every tag that a fixture has.
+    pub tags: BTreeSet<String>,
+}
+
+/// Asks the sources of a matrix for its models.
+pub async fn read(matrix: &Matrix, hubs: &Hubs) -> Result<Catalogue, CatalogueError> {
     let sources = &matrix.models;
     if sources.csv.is_some() {
         return Err(CatalogueError::Unsupported { key: "csv", instead: "`list`" });
     }
     let mut found: BTreeMap<ModelId, Model> = BTreeMap::new();
-    let mut architectures = BTreeSet::new();
+    let (mut architectures, mut tags) = (BTreeSet::new(), BTreeSet::new());
     if let Some(fixtures) = hubs.fixtures.as_ref().filter(|_| wants_fixtures(matrix)) {
         let all = hub::list_models(fixtures, &CatalogQuery { sort: Sort::Downloads, ..CatalogQuery::default() }).await?;
         let all: Vec<Model> = all.into_iter().filter_map(|model| known(model, ModelSource::Fixtures)).collect();
         architectures.extend(all.iter().map(|model| model.architecture.clone()));
+        tags.extend(all.iter().flat_map(|model| model.tags.iter().cloned()));
         let named: BTreeSet<&str> = sources.architectures.iter().map(|name| name.get_ref().as_str()).collect();
         let wanted = |model: &Model| {
             let tagged = sources.all_fixtures() || model.tags.iter().any(|tag| sources.fixtures.contains(tag));
@@ -82,7 +94,7 @@ pub async fn models(matrix: &Matrix, hubs: &Hubs) -> Result<(Vec<Model>, BTreeSe
             found.insert(model.id.clone(), model);
         }
     }
-    Ok((found.into_values().collect(), architectures))
+    Ok(Catalogue { models: found.into_values().collect(), architectures, tags })
 }
 
 async fn listed(client: &HubClient, selection: &HubSelection) -> Result<Vec<Model>, CatalogueError> {

@@ -66,6 +66,9 @@ pub enum Command {
         /// List every case that is left out, and not only the reasons
         #[arg(long)]
         left_out: bool,
+        /// More targets, or other definitions of known ones
+        #[arg(long, value_name = "FILE")]
+        targets_file: Option<PathBuf>,
         /// How to print
         #[command(flatten)]
         output: Output,

@@ -55,8 +55,8 @@ pub async fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Demo(execution) => demo::demo(&farm, execution).await,
         Command::Run { matrix, selection, execution } => run::run(&farm, matrix, &selection, &execution).await,
-        Command::Plan { matrix, selection, left_out, output } => {
-            plan::plan(&farm, &matrix, &selection, left_out, &output).await
+        Command::Plan { matrix, selection, left_out, targets_file, output } => {
+            plan::plan(&farm, &matrix, &selection, left_out, targets_file, &output).await
         }
         Command::Confirm { matrix, run, since, tries, at_most, jobs, selection, output } => {
             let question = query::question(run, None, since, WINDOW, &selection)?;

@@ -35,6 +35,33 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Whether what the options of a run ask for could be written now.
+pub fn check(execution: &ExecutionOptions) -> Result<(), Failure> {
+    for path in [&execution.junit, &execution.summary].into_iter().flatten() {
+        let failed = |error: std::io::Error| Failure::to(format!("write {}: {error}", path.display()));
+        let there = std::fs::metadata(path).ok();
+        if there.as_ref().is_some_and(std::fs::Metadata::is_dir) {
+            return Err(Failure::to(format!("write {}: it is a folder; expected the name of a file", path.display())));
+        }
+        // A device or a pipe is opened once, at the end.
+        if there.is_none_or(|there| there.is_file()) {
+            let target = path.canonicalize().unwrap_or_else(|_| path.clone());
+            writable_folder(target.parent()).map_err(failed)?;
+        }
+    }
+    if let Some(folder) = &execution.report {
+        let failed = |error: std::io::Error| Failure::to(format!("write the report to {}: {error}", folder.display()));
+        writable_folder(Some(folder)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn writable_folder(folder: Option<&Path>) -> std::io::Result<()> {
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    tempfile::tempfile_in(folder).map(drop)
+}
+
 /// Writes what the options of a run ask for.
 pub async fn write(store: &Store, run: &RunRow, execution: &ExecutionOptions, matrix_file: &str) -> Result<(), Failure> {
     let ExecutionOptions { report, junit, summary, .. } = execution;

@@ -1,7 +1,7 @@
 //! `modelfarm plan`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use modelfarm_reports::table::TableRow;
 use serde::Serialize;
@@ -56,12 +56,14 @@ pub async fn plan(
     matrix: &Path,
     selection: &Selection,
     left_out: bool,
+    targets_file: Option<PathBuf>,
     output: &Output,
 ) -> Result<ExitCode, Failure> {
     let matrix = MatrixText::read(matrix)?;
     // A run would refuse them too.
-    expectations(None, &matrix, &targets(None)?)?;
-    let prepared = prepare(farm, matrix, selection, &ExecutionOptions::default(), None).await?;
+    expectations(None, &matrix, &targets(targets_file.as_deref())?)?;
+    let execution = ExecutionOptions { targets_file, ..ExecutionOptions::default() };
+    let prepared = prepare(farm, matrix, selection, &execution, None).await?;
     let plan = &prepared.plan;
     let row = |case: &modelfarm_matrix::case::Case, architecture: &str, limits: (f64, f64), reason: Option<&str>| PlanRow {
         case_id: case.id().to_string(),

@@ -14,7 +14,7 @@ use modelfarm_matrix::target::Targets;
 
 use super::Farm;
 use super::expectations_file::{ExpectationsFile, today};
-use crate::catalogue::{self, Hubs};
+use crate::catalogue::{self, Catalogue, Hubs};
 use crate::cli::{ExecutionOptions, Selection};
 use crate::environment::{self, Environment, EnvironmentSettings, SyncEvent};
 use crate::exit::Failure;
@@ -203,8 +203,19 @@ pub async fn prepare(
     if catalogue::wants_hub(&matrix) {
         hubs.hub = Some(HubClient::new(HubOptions::default()).map_err(Failure::to)?);
     }
-    let (models, architectures) = catalogue::models(&matrix, &hubs).await.map_err(Failure::to)?;
+    let Catalogue { models, architectures, tags } = catalogue::read(&matrix, &hubs).await.map_err(Failure::to)?;
     matrix.check_architectures(&matrix_text.file, &matrix_text.text, &architectures).map_err(usage)?;
+    // Where a person selects models only those are built, and most tags are not there.
+    let missing = |tag: &&String| selection.models.is_empty() && *tag != "all" && !tags.contains(*tag);
+    if let Some(tag) = matrix.models.fixtures.iter().find(missing) {
+        let known = tags.iter().map(String::as_str).chain(["all"]);
+        let unknown = modelfarm_matrix::word::UnknownWord::new("tag of a fixture", tag, known);
+        return Err(Failure::usage(format!("{}: [models] fixtures: {unknown}", matrix_text.file)));
+    }
+    if models.is_empty() {
+        let message = format!("nothing to run: the sources that [models] of {} names hold no model", matrix_text.file);
+        return Err(Failure::nothing(message));
+    }
     check_selection(selection, &models)?;
     let filters = filters(selection, only_cases)?;
     let described = filters.to_string();

@@ -50,12 +50,15 @@ pub async fn run_matrix(
     execution: &ExecutionOptions,
 ) -> Result<ExitCode, Failure> {
     farm.create_state()?;
+    // Before hours of work, and not after them.
+    outputs::check(execution)?;
     // Opened first: a database that cannot be used should not cost a download.
     let store = Arc::new(Store::create_or_migrate(&farm.database).await?);
+    let new_id = || execution.run_id.clone().unwrap_or_else(NewRun::new_id);
     let (run_id, only_cases) = match (&execution.resume, &execution.rerun) {
         (Some(reference), _) => (store.resolve_run(reference).await?, None),
-        (None, Some(reference)) => (NewRun::new_id(), Some(cases_of(&store, reference, execution.only).await?)),
-        (None, None) => (execution.run_id.clone().unwrap_or_else(NewRun::new_id), None),
+        (None, Some(reference)) => (new_id(), Some(cases_of(&store, reference, execution.only).await?)),
+        (None, None) => (new_id(), None),
     };
     let targets = targets(execution.targets_file.as_deref())?;
     let expectations = expectations(execution.expectations.as_deref(), &matrix, &targets)?;

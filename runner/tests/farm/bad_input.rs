@@ -34,6 +34,9 @@ fn a_wrong_matrix_is_told_with_its_line_and_the_right_word() {
             assert!(message.contains(&format!("matrix.toml:{line}:")) && message.contains(part), "{message}");
         }
     }
+    let file = farm.file("matrix.toml", &GOOD.replace("architectures = [\"resnet\"]", "fixtures = [\"smokes\"]"));
+    let message = refusal(&farm, &["plan", "--matrix", text(&file)]);
+    assert!(message.contains("[models] fixtures") && message.contains("did you mean `smoke`"), "{message}");
     let endless = refusal(&farm, &["plan", "--matrix", "/dev/zero"]);
     assert!(endless.contains("/dev/zero: it is no regular file"), "{endless}");
     let message = refusal(&farm, &["run", "--matrix", "no-such-file.toml"]);
@@ -41,6 +44,19 @@ fn a_wrong_matrix_is_told_with_its_line_and_the_right_word() {
     let file = farm.file("matrix.toml", GOOD);
     assert!(refusal(&farm, &["plan", "--matrix", text(&file), "--model", "zoo/tiny-resnett"]).contains("did you mean"));
     assert!(refusal(&farm, &["run", "--matrix", text(&file), "--timeout", "-3"]).contains("--timeout"));
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_told_before_anything_runs() {
+    let _turn = one_at_a_time();
+    let farm = TestFarm::new();
+    let (matrix, file) = (farm.file("matrix.toml", GOOD), farm.file("taken", ""));
+    let (below_a_file, folder) = (file.join("out.xml"), farm.folder.path().to_owned());
+    for (option, path) in [("--junit", &below_a_file), ("--summary", &folder), ("--report", &below_a_file)] {
+        let message = refusal(&farm, &["run", "--matrix", text(&matrix), option, text(path)]);
+        assert!(message.contains(text(path)), "{message}");
+    }
+    assert!(!farm.folder.path().join("farm.db").exists(), "nothing ran");
 }
 
 #[test]
@@ -67,8 +83,13 @@ fn a_case_outside_the_run_that_is_repeated_leaves_nothing_to_run() {
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{message}");
     assert!(message.contains("--rerun"), "{message}");
-    let runs: Vec<serde_json::Value> = serde_json::from_str(&farm.expect(0, &["query", "runs", "--format", "json"])).unwrap();
-    assert_eq!(runs.len(), 1);
+    let runs = |farm: &TestFarm| -> Vec<serde_json::Value> {
+        serde_json::from_str(&farm.expect(0, &["query", "runs", "--format", "json"])).unwrap()
+    };
+    assert_eq!(runs(&farm).len(), 1);
+    let id = "00000000-0000-7000-8000-000000000042";
+    farm.expect(0, &["run", "--matrix", text(&file), "--rerun", "latest", "--run-id", id]);
+    assert_eq!(runs(&farm)[0]["run_id"], id);
 }
 
 #[test]

@@ -260,7 +260,8 @@ fn a_night_that_regresses_is_compared_tried_again_and_told() {
     assert!(summary.contains("**missing**, nothing ran"), "{summary}");
 
     // `latest` is the night, not what was tried again after it.
-    let newest = crate::setup::modelfarm(&history).args(["query", "results", "--run", "latest", "--format", "json"]).output().unwrap();
+    let newest =
+        crate::setup::modelfarm(&history).args(["query", "results", "--run", "latest", "--format", "json"]).output().unwrap();
     let newest: Vec<Value> = serde_json::from_slice(&newest.stdout).unwrap();
     assert!(newest.iter().all(|row| row["run_id"] == "00000000-0000-7000-8000-000000000002"), "{newest:?}");
 }
