@@ -7,28 +7,19 @@ use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::model::ModelId;
 use modelfarm_matrix::outcome::Outcome;
 
+use super::case_filter::CaseFilter;
 use crate::store::statement::{Statement, built, sql};
 use crate::store::{Row, StoreError, Transaction};
 
-/// Which cases, and from when. An empty list leaves nothing out.
+/// Which cases, and from when.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryFilter {
     /// Runs of this matrix; none means every one.
     pub matrix: Option<String>,
     /// Runs that started at or after this, UTC milliseconds.
     pub from: i64,
-    /// Cases.
-    pub cases: Vec<CaseId>,
-    /// Targets.
-    pub targets: Vec<String>,
-    /// Modes.
-    pub modes: Vec<Mode>,
-    /// Architectures.
-    pub architectures: Vec<String>,
-    /// Model ids.
-    pub models: Vec<String>,
-    /// Workloads.
-    pub workloads: Vec<Workload>,
+    /// Of these cases.
+    pub cases: CaseFilter,
 }
 
 /// A case with its history.
@@ -108,14 +99,7 @@ fn of_cases(filter: &HistoryFilter) -> Statement {
     let columns = "SELECT a.case_key, a.run_key, a.started_at, a.outcome, a.environment_id, a.architecture, c.case_id, c.model, \
                    c.target, c.mode, c.workload, c.dtype FROM cases c JOIN attempts a ON a.case_key = c.case_key \
                    WHERE a.is_final = 1 AND a.started_at >= ";
-    built(columns)
-        .bind(filter.from)
-        .and_in("a.architecture", &filter.architectures)
-        .and_in("c.case_id", filter.cases.iter().map(CaseId::as_str))
-        .and_in("c.model", &filter.models)
-        .and_in("c.target", &filter.targets)
-        .and_in("c.mode", filter.modes.iter().map(|word| word.as_str()))
-        .and_in("c.workload", filter.workloads.iter().map(|word| word.as_str()))
+    filter.cases.narrow(built(columns).bind(filter.from))
 }
 
 fn counted(row: &Row) -> Result<CountedNight, StoreError> {

@@ -10,10 +10,11 @@ use modelfarm_matrix::model::ModelId;
 use modelfarm_matrix::outcome::{Outcome, Standing};
 use serde::{Deserialize, Serialize};
 
+use super::case_filter::CaseFilter;
 use super::complete_runs::{KnownRun, baseline_of, history, named_run, newest_run};
 use super::package_change::{PackageChange, Pair, package_changes};
 use super::since::Since;
-use crate::store::statement::{Statement, built, sql};
+use crate::store::statement::{built, sql};
 use crate::store::{Row, Store, StoreError, Transaction, decompress, rfc3339};
 
 /// So many complete runs before the baseline tell whether a case flakes.
@@ -22,7 +23,7 @@ pub const WINDOW: u32 = 30;
 const AT_ONCE: usize = 500;
 const CLOCKS_DIFFER_MS: i64 = 86_400_000;
 
-/// Which runs are compared, and of which cases. An empty list leaves nothing out.
+/// Which runs are compared, and of which cases.
 #[derive(Debug, Clone, Default)]
 pub struct Question {
     /// The newer run; the newest complete one where none is named.
@@ -33,18 +34,8 @@ pub struct Question {
     pub since: Option<Since>,
     /// Complete runs before the baseline that tell whether a case flakes; `WINDOW` where nothing is said.
     pub window: Option<u32>,
-    /// Cases.
-    pub cases: Vec<CaseId>,
-    /// Targets.
-    pub targets: Vec<String>,
-    /// Modes.
-    pub modes: Vec<Mode>,
-    /// Architectures.
-    pub architectures: Vec<String>,
-    /// Model ids.
-    pub models: Vec<String>,
-    /// Workloads.
-    pub workloads: Vec<Workload>,
+    /// Of these cases.
+    pub cases: CaseFilter,
 }
 
 /// A run in a comparison.
@@ -285,23 +276,13 @@ async fn compare(
     })
 }
 
-fn filtered(statement: Statement, question: &Question) -> Statement {
-    statement
-        .and_in("c.case_id", question.cases.iter().map(CaseId::as_str))
-        .and_in("c.target", &question.targets)
-        .and_in("c.mode", question.modes.iter().map(|word| word.as_str()))
-        .and_in("a.architecture", &question.architectures)
-        .and_in("c.model", &question.models)
-        .and_in("c.workload", question.workloads.iter().map(|word| word.as_str()))
-}
-
 /// What counts in a run, by the case's key.
 async fn finals(transaction: &mut Transaction, question: &Question, run: &KnownRun) -> Result<HashMap<i64, Final>, StoreError> {
     let query = built(
         "SELECT a.case_key, a.attempt, a.outcome, a.signature, a.architecture \
          FROM attempts a JOIN cases c ON c.case_key = a.case_key WHERE a.is_final = 1 AND a.run_key = ",
     );
-    let rows = transaction.all(filtered(query.bind(run.run_key), question)).await?;
+    let rows = transaction.all(question.cases.narrow(query.bind(run.run_key))).await?;
     let read = |row: &Row| -> Result<(i64, Final), StoreError> {
         let last = Final {
             outcome: row.word("outcome")?,

@@ -11,7 +11,7 @@ use modelfarm_matrix::outcome::{Check, Outcome, Stage};
 use serde_json::json;
 
 use super::{Confirmation, NewRun, PastRun, PastTry, Retrial, Store};
-use crate::query::{Artifact, ResultFilter};
+use crate::query::{Artifact, CaseFilter, ResultFilter};
 
 /// A statement, and the steps in which it is carried out.
 struct Plan {
@@ -143,8 +143,9 @@ async fn no_question_about_a_run_or_a_case_reads_all_attempts() {
     let retrial = Retrial { environment_id: "e1".into(), revision: None, outcomes: vec![Outcome::Pass] };
     let confirmation = Confirmation::new(id.clone(), retrial.clone(), retrial, None);
     let of_run = ResultFilter { run: Some("latest".into()), ..ResultFilter::default() };
-    let of_case = ResultFilter { cases: vec![id.clone()], ..ResultFilter::default() };
-    let of_architecture = ResultFilter { architectures: vec!["llama".into()], ..ResultFilter::default() };
+    let of = |cases: CaseFilter| ResultFilter { cases, ..ResultFilter::default() };
+    let of_case = of(CaseFilter { ids: vec![id.clone()], ..CaseFilter::default() });
+    let of_architecture = of(CaseFilter { architectures: vec!["llama".into()], ..CaseFilter::default() });
     assert_reads_little![
         store.record_past_run(&past_run(5)),
         store.finish_attempt_before_retry(&run, &attempt(0)),
