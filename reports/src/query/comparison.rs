@@ -137,7 +137,6 @@ impl Comparison {
 /// The attempt of a case that counts in one run.
 struct Final {
     outcome: Outcome,
-    signature: Option<String>,
     architecture: String,
     retried: bool,
 }
@@ -182,6 +181,7 @@ async fn compare(
     let planned = if after.is_complete { None } else { Some(planned_cases(transaction, after).await?) };
     let mut nights = nights(transaction, &runs, &wanted).await?;
     let facts = case_facts(transaction, &wanted).await?;
+    let mut signatures = signatures(transaction, after, &wanted).await?;
     let mut rows = Vec::new();
     let (mut pairs, mut keys) = (Vec::new(), Vec::new());
     for case in wanted {
@@ -242,7 +242,7 @@ async fn compare(
             before: was.map(|night| side(night.run, night)),
             after: is.map(|night| side(night.run, night)),
             first: first.map(|night| side(night.run, night)),
-            signature: is.and_then(|_| new.get(&case)).and_then(|last| last.signature.clone()),
+            signature: signatures.remove(&case),
             environment_changes: Vec::new(),
             model_changed: both.and_then(|(was, is)| Some(was.revision.as_ref()? != is.revision.as_ref()?)),
             host_changed: both.map(|(was, is)| was.host != is.host),
@@ -279,20 +279,29 @@ async fn compare(
 /// What counts in a run, by the case's key.
 async fn finals(transaction: &mut Transaction, question: &Question, run: &KnownRun) -> Result<HashMap<i64, Final>, StoreError> {
     let query = built(
-        "SELECT a.case_key, a.attempt, a.outcome, a.signature, a.architecture \
+        "SELECT a.case_key, a.attempt, a.outcome, a.architecture \
          FROM attempts a JOIN cases c ON c.case_key = a.case_key WHERE a.is_final = 1 AND a.run_key = ",
     );
     let rows = transaction.all(question.cases.narrow(query.bind(run.run_key))).await?;
     let read = |row: &Row| -> Result<(i64, Final), StoreError> {
-        let last = Final {
-            outcome: row.word("outcome")?,
-            signature: row.optional_text("signature")?,
-            architecture: row.text("architecture")?,
-            retried: row.int("attempt")? > 1,
-        };
+        let last =
+            Final { outcome: row.word("outcome")?, architecture: row.text("architecture")?, retried: row.int("attempt")? > 1 };
         Ok((row.int("case_key")?, last))
     };
     rows.iter().map(read).collect()
+}
+
+/// The masked messages of a run's attempts that count, of those of some cases that say one.
+async fn signatures(transaction: &mut Transaction, run: &KnownRun, cases: &[i64]) -> Result<HashMap<i64, String>, StoreError> {
+    let mut found = HashMap::new();
+    for cases in cases.chunks(AT_ONCE) {
+        let query =
+            built("SELECT case_key, signature FROM attempts WHERE signature IS NOT NULL AND is_final = 1 AND run_key = ");
+        for row in transaction.all(query.bind(run.run_key).and_in("case_key", cases.iter().copied())).await? {
+            found.insert(row.int("case_key")?, row.text("signature")?);
+        }
+    }
+    Ok(found)
 }
 
 /// What the newest trial of some cases in two environments came to.

@@ -47,7 +47,7 @@ impl Store {
                 .bind(filter.from),
         };
         let runs = transaction.all(runs).await?;
-        // Few cases are found by what they are; where all are asked for, each run's are found by the run.
+        // Few cases are found by what they are; many are found run by run.
         let is_narrow = filter.cases.names_few();
         let mut of_all = if is_narrow { counts(&mut transaction, filter, None).await? } else { BTreeMap::new() };
         let mut rows = Vec::new();
@@ -82,9 +82,13 @@ async fn counts(
 ) -> Result<BTreeMap<i64, Counts>, StoreError> {
     let query = built(
         "SELECT a.run_key, c.target, c.mode, a.outcome, COUNT(*) AS cases FROM attempts a \
-         JOIN cases c ON c.case_key = a.case_key WHERE a.is_final = 1 AND a.started_at >= ",
+         JOIN cases c ON c.case_key = a.case_key WHERE a.is_final = 1 AND ",
     );
-    let query = filter.cases.narrow(query.bind(filter.from).and_in("a.run_key", run));
+    let query = match run {
+        Some(run) => query.text("a.run_key = ").bind(run),
+        None => query.text("a.started_at >= ").bind(filter.from),
+    };
+    let query = filter.cases.narrow(query);
     let query = query.text(" GROUP BY a.run_key, c.target, c.mode, a.outcome");
     let mut found: BTreeMap<i64, Counts> = BTreeMap::new();
     for row in transaction.all(query).await? {

@@ -6,8 +6,8 @@ use super::case_filter::CaseFilter;
 use super::run_reference::find_run;
 use crate::rows::ResultRow;
 use crate::store::attempt_columns::{result_columns, result_row};
-use crate::store::statement::built;
-use crate::store::{Store, StoreError};
+use crate::store::statement::{Statement, built};
+use crate::store::{Store, StoreError, Transaction};
 
 /// Which attempts.
 #[derive(Debug, Clone, Default)]
@@ -33,10 +33,7 @@ impl Store {
             result_columns!(),
             " FROM attempts a JOIN cases c ON c.case_key = a.case_key JOIN runs r ON r.run_key = a.run_key WHERE 1 = 1"
         ));
-        if let Some(reference) = &filter.run {
-            query = query.text(" AND a.run_key = ").bind(find_run(&mut transaction, reference).await?.run_key);
-        }
-        query = filter.cases.narrow(query).and_in("a.outcome", filter.outcomes.iter().map(|word| word.as_str()));
+        query = filter.narrow(&mut transaction, query).await?;
         if filter.final_only {
             query = query.text(" AND a.is_final = 1");
         }
@@ -45,5 +42,15 @@ impl Store {
             query = query.text(" LIMIT ").bind(limit);
         }
         transaction.all(query).await?.iter().map(result_row).collect()
+    }
+}
+
+impl ResultFilter {
+    /// Adds run, cases and outcomes to a statement over attempts `a` and cases `c`.
+    pub(super) async fn narrow(&self, transaction: &mut Transaction, mut query: Statement) -> Result<Statement, StoreError> {
+        if let Some(reference) = &self.run {
+            query = query.text(" AND a.run_key = ").bind(find_run(transaction, reference).await?.run_key);
+        }
+        Ok(self.cases.narrow(query).and_in("a.outcome", self.outcomes.iter().map(|word| word.as_str())))
     }
 }
