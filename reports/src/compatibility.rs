@@ -67,7 +67,7 @@ fn write_totals(text: &mut String, rows: &[ResultRow]) {
     let mut columns: BTreeMap<Column, (Counts, BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
     for row in rows {
         let (counts, all, not_passed) = columns.entry(column(row)).or_default();
-        counts.add(row.outcome);
+        counts.add(row.outcome, 1);
         all.insert(&row.architecture);
         if row.outcome.standing() != Standing::Pass {
             not_passed.insert(&row.architecture);
@@ -142,7 +142,7 @@ fn write_architectures(text: &mut String, rows: &[ResultRow]) {
     let columns: BTreeSet<Column> = rows.iter().map(column).collect();
     let mut cells: BTreeMap<&str, BTreeMap<Column, Counts>> = BTreeMap::new();
     for row in rows {
-        cells.entry(&row.architecture).or_default().entry(column(row)).or_default().add(row.outcome);
+        cells.entry(&row.architecture).or_default().entry(column(row)).or_default().add(row.outcome, 1);
     }
     text.push_str("## By architecture\n\n| architecture |");
     for (target, workload, mode) in &columns {

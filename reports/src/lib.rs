@@ -1,6 +1,10 @@
 //! What came out: the store, queries over it, and every view of them.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail by a panic"))]
 
+// So that a module of an example, which names this crate, can be a module of its tests.
+#[cfg(test)]
+extern crate self as modelfarm_reports;
+
 mod change_summary;
 pub mod compatibility;
 pub mod fair_cut;

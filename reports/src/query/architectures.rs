@@ -8,8 +8,8 @@ use modelfarm_matrix::outcome::{Outcome, Standing};
 use serde::{Deserialize, Serialize};
 
 use super::ResultFilter;
-use crate::rows::ResultRow;
-use crate::store::{Store, StoreError};
+use crate::store::statement::built;
+use crate::store::{Row, Store, StoreError};
 
 /// Cases that passed, failed, and said nothing about the target.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,12 +23,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts one more case.
-    pub fn add(&mut self, outcome: Outcome) {
+    /// Counts more cases of one outcome.
+    pub fn add(&mut self, outcome: Outcome, cases: u64) {
         match outcome.standing() {
-            Standing::Pass => self.pass += 1,
-            Standing::Fail => self.fail += 1,
-            Standing::Inconclusive => self.inconclusive += 1,
+            Standing::Pass => self.pass += cases,
+            Standing::Fail => self.fail += cases,
+            Standing::Inconclusive => self.inconclusive += cases,
         }
     }
 }
@@ -89,39 +89,55 @@ impl ArchitectureRow {
 impl Store {
     /// The architectures of the attempts that count and that a filter lets through, by name.
     pub async fn architectures(&self, filter: &ResultFilter) -> Result<Vec<ArchitectureRow>, StoreError> {
-        let filter = ResultFilter { final_only: true, limit: None, ..filter.clone() };
-        Ok(by_architecture(&self.results(&filter).await?))
+        let mut transaction = self.database.read().await?;
+        let query = built(
+            "SELECT a.architecture, c.class, c.harness, c.model, c.target, c.mode, a.outcome, COUNT(*) AS cases \
+             FROM attempts a JOIN cases c ON c.case_key = a.case_key WHERE a.is_final = 1",
+        );
+        let query = filter.narrow(&mut transaction, query).await?;
+        let query = query.text(" GROUP BY a.architecture, c.class, c.harness, c.model, c.target, c.mode, a.outcome");
+        let mut found: BTreeMap<String, Found> = BTreeMap::new();
+        for row in transaction.all(query).await? {
+            found.entry(row.text("architecture")?).or_default().add(&row)?;
+        }
+        Ok(found.into_iter().map(|(name, found)| found.row(name)).collect())
     }
 }
 
-fn by_architecture(rows: &[ResultRow]) -> Vec<ArchitectureRow> {
-    let mut architectures: BTreeMap<&str, Vec<&ResultRow>> = BTreeMap::new();
-    for row in rows {
-        architectures.entry(&row.architecture).or_default().push(row);
-    }
-    architectures.into_iter().map(|(name, rows)| architecture(name, &rows)).collect()
+/// What is known of an architecture.
+#[derive(Default)]
+struct Found {
+    classes: BTreeSet<String>,
+    harnesses: BTreeSet<Harness>,
+    models: BTreeSet<String>,
+    all: Counts,
+    results: BTreeMap<String, BTreeMap<Mode, Counts>>,
 }
 
-fn architecture(name: &str, rows: &[&ResultRow]) -> ArchitectureRow {
-    let mut all = Counts::default();
-    let mut results: BTreeMap<String, BTreeMap<Mode, Counts>> = BTreeMap::new();
-    for row in rows {
-        all.add(row.outcome);
-        results.entry(row.target.clone()).or_default().entry(row.mode).or_default().add(row.outcome);
+impl Found {
+    fn add(&mut self, row: &Row) -> Result<(), StoreError> {
+        let (outcome, cases) = (row.word("outcome")?, row.unsigned("cases")?);
+        self.classes.insert(row.text("class")?);
+        self.harnesses.insert(row.word("harness")?);
+        self.models.insert(row.text("model")?);
+        self.all.add(outcome, cases);
+        self.results.entry(row.text("target")?).or_default().entry(row.word("mode")?).or_default().add(outcome, cases);
+        Ok(())
     }
-    let classes: BTreeSet<&String> = rows.iter().map(|row| &row.class).collect();
-    let models: BTreeSet<&str> = rows.iter().map(|row| row.model.as_str()).collect();
-    ArchitectureRow {
-        architecture: name.to_owned(),
-        class: classes.into_iter().cloned().collect(),
-        harness: Harness::ALL.iter().copied().filter(|harness| rows.iter().any(|row| row.harness == *harness)).collect(),
-        models: models.len() as u64,
-        healthy: None,
-        excluded_reason: None,
-        excluded_needs: None,
-        pass: Some(all.pass),
-        fail: Some(all.fail),
-        inconclusive: Some(all.inconclusive),
-        results,
+
+    fn row(self, architecture: String) -> ArchitectureRow {
+        ArchitectureRow {
+            architecture,
+            class: self.classes.into_iter().collect(),
+            harness: Harness::ALL.iter().copied().filter(|harness| self.harnesses.contains(harness)).collect(),
+            models: self.models.len() as u64,
+            healthy: None,
+            excluded_reason: None,
+            excluded_needs: None,
+            pass: Some(self.all.pass),
+            fail: Some(self.all.fail),
+            inconclusive: Some(self.all.inconclusive),
+            results: self.results,
+        }
     }
 }

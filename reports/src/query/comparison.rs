@@ -10,10 +10,11 @@ use modelfarm_matrix::model::ModelId;
 use modelfarm_matrix::outcome::{Outcome, Standing};
 use serde::{Deserialize, Serialize};
 
+use super::case_filter::CaseFilter;
 use super::complete_runs::{KnownRun, baseline_of, history, named_run, newest_run};
 use super::package_change::{PackageChange, Pair, package_changes};
 use super::since::Since;
-use crate::store::statement::{Statement, built, sql};
+use crate::store::statement::{built, sql};
 use crate::store::{Row, Store, StoreError, Transaction, decompress, rfc3339};
 
 /// So many complete runs before the baseline tell whether a case flakes.
@@ -22,7 +23,7 @@ pub const WINDOW: u32 = 30;
 const AT_ONCE: usize = 500;
 const CLOCKS_DIFFER_MS: i64 = 86_400_000;
 
-/// Which runs are compared, and of which cases. An empty list leaves nothing out.
+/// Which runs are compared, and of which cases.
 #[derive(Debug, Clone, Default)]
 pub struct Question {
     /// The newer run; the newest complete one where none is named.
@@ -33,18 +34,8 @@ pub struct Question {
     pub since: Option<Since>,
     /// Complete runs before the baseline that tell whether a case flakes; `WINDOW` where nothing is said.
     pub window: Option<u32>,
-    /// Cases.
-    pub cases: Vec<CaseId>,
-    /// Targets.
-    pub targets: Vec<String>,
-    /// Modes.
-    pub modes: Vec<Mode>,
-    /// Architectures.
-    pub architectures: Vec<String>,
-    /// Model ids.
-    pub models: Vec<String>,
-    /// Workloads.
-    pub workloads: Vec<Workload>,
+    /// Of these cases.
+    pub cases: CaseFilter,
 }
 
 /// A run in a comparison.
@@ -146,7 +137,6 @@ impl Comparison {
 /// The attempt of a case that counts in one run.
 struct Final {
     outcome: Outcome,
-    signature: Option<String>,
     architecture: String,
     retried: bool,
 }
@@ -191,6 +181,7 @@ async fn compare(
     let planned = if after.is_complete { None } else { Some(planned_cases(transaction, after).await?) };
     let mut nights = nights(transaction, &runs, &wanted).await?;
     let facts = case_facts(transaction, &wanted).await?;
+    let mut signatures = signatures(transaction, after, &wanted).await?;
     let mut rows = Vec::new();
     let (mut pairs, mut keys) = (Vec::new(), Vec::new());
     for case in wanted {
@@ -251,7 +242,7 @@ async fn compare(
             before: was.map(|night| side(night.run, night)),
             after: is.map(|night| side(night.run, night)),
             first: first.map(|night| side(night.run, night)),
-            signature: is.and_then(|_| new.get(&case)).and_then(|last| last.signature.clone()),
+            signature: signatures.remove(&case),
             environment_changes: Vec::new(),
             model_changed: both.and_then(|(was, is)| Some(was.revision.as_ref()? != is.revision.as_ref()?)),
             host_changed: both.map(|(was, is)| was.host != is.host),
@@ -285,33 +276,32 @@ async fn compare(
     })
 }
 
-fn filtered(statement: Statement, question: &Question) -> Statement {
-    statement
-        .and_in("c.case_id", question.cases.iter().map(CaseId::as_str))
-        .and_in("c.target", &question.targets)
-        .and_in("c.mode", question.modes.iter().map(|word| word.as_str()))
-        .and_in("a.architecture", &question.architectures)
-        .and_in("c.model", &question.models)
-        .and_in("c.workload", question.workloads.iter().map(|word| word.as_str()))
-}
-
 /// What counts in a run, by the case's key.
 async fn finals(transaction: &mut Transaction, question: &Question, run: &KnownRun) -> Result<HashMap<i64, Final>, StoreError> {
     let query = built(
-        "SELECT a.case_key, a.attempt, a.outcome, a.signature, a.architecture \
+        "SELECT a.case_key, a.attempt, a.outcome, a.architecture \
          FROM attempts a JOIN cases c ON c.case_key = a.case_key WHERE a.is_final = 1 AND a.run_key = ",
     );
-    let rows = transaction.all(filtered(query.bind(run.run_key), question)).await?;
+    let rows = transaction.all(question.cases.narrow(query.bind(run.run_key))).await?;
     let read = |row: &Row| -> Result<(i64, Final), StoreError> {
-        let last = Final {
-            outcome: row.word("outcome")?,
-            signature: row.optional_text("signature")?,
-            architecture: row.text("architecture")?,
-            retried: row.int("attempt")? > 1,
-        };
+        let last =
+            Final { outcome: row.word("outcome")?, architecture: row.text("architecture")?, retried: row.int("attempt")? > 1 };
         Ok((row.int("case_key")?, last))
     };
     rows.iter().map(read).collect()
+}
+
+/// The masked messages of a run's attempts that count, of those of some cases that say one.
+async fn signatures(transaction: &mut Transaction, run: &KnownRun, cases: &[i64]) -> Result<HashMap<i64, String>, StoreError> {
+    let mut found = HashMap::new();
+    for cases in cases.chunks(AT_ONCE) {
+        let query =
+            built("SELECT case_key, signature FROM attempts WHERE signature IS NOT NULL AND is_final = 1 AND run_key = ");
+        for row in transaction.all(query.bind(run.run_key).and_in("case_key", cases.iter().copied())).await? {
+            found.insert(row.int("case_key")?, row.text("signature")?);
+        }
+    }
+    Ok(found)
 }
 
 /// What the newest trial of some cases in two environments came to.

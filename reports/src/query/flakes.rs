@@ -92,9 +92,9 @@ impl Store {
         let mut rows = Vec::new();
         for keys in keys.chunks(500) {
             let query = built(
-                "SELECT c.case_key, c.case_id, c.model, c.target, c.mode, c.workload, a.architecture FROM cases c \
-                 JOIN attempts a ON a.attempt_key = (SELECT MAX(last.attempt_key) FROM attempts last \
-                 WHERE last.case_key = c.case_key) WHERE 1 = 1",
+                "SELECT c.case_key, c.case_id, c.model, c.target, c.mode, c.workload, (SELECT last.architecture FROM attempts last \
+                 WHERE last.case_key = c.case_key ORDER BY last.started_at DESC LIMIT 1) AS architecture \
+                 FROM cases c WHERE 1 = 1",
             );
             for row in transaction.all(query.and_in("c.case_key", keys.iter().copied())).await? {
                 let Some(tries) = tries.get(&row.int("case_key")?) else { continue };
@@ -189,20 +189,14 @@ async fn doubtful_tries(
     let runs = runs.bind(&newest.matrix).bind(&newest.selection).bind(newest.started_at).bind(window);
     let runs = transaction.all(runs).await?;
     let runs = runs.iter().map(|row| row.int("run_key")).collect::<Result<Vec<_>, _>>()?;
-    let mut seen: HashMap<i64, [bool; 2]> = HashMap::new();
-    for run in &runs {
-        let query = sql("SELECT case_key, outcome FROM attempts WHERE run_key = $1");
-        for row in transaction.all(query.bind(*run)).await? {
-            let outcome: Outcome = row.word("outcome")?;
-            let of_case = seen.entry(row.int("case_key")?).or_default();
-            match outcome.standing() {
-                Standing::Pass => of_case[0] = true,
-                Standing::Fail => of_case[1] = true,
-                Standing::Inconclusive => {}
-            }
-        }
-    }
-    let doubtful: Vec<i64> = seen.into_iter().filter(|(_, seen)| *seen == [true, true]).map(|(case, _)| case).collect();
+    let failing = Outcome::ALL.iter().filter(|outcome| outcome.standing() == Standing::Fail).map(|outcome| outcome.as_str());
+    let query = built("SELECT a.case_key FROM attempts a WHERE 1 = 1");
+    let query = query
+        .and_in("a.run_key", runs.iter().copied())
+        .text(" GROUP BY a.case_key HAVING COUNT(CASE WHEN a.outcome = 'pass' THEN 1 END) > 0");
+    let query = query.text(" AND COUNT(CASE WHEN 1 = 1").and_in("a.outcome", failing).text(" THEN 1 END) > 0");
+    let doubtful = transaction.all(query).await?;
+    let doubtful = doubtful.iter().map(|row| row.int("case_key")).collect::<Result<Vec<_>, _>>()?;
     let mut tries: HashMap<i64, Vec<Try>> = HashMap::new();
     for cases in doubtful.chunks(500) {
         for run in &runs {

@@ -2,6 +2,7 @@
 
 mod architectures;
 mod attempts;
+mod case_filter;
 mod case_history;
 mod comparison;
 mod complete_runs;
@@ -23,6 +24,7 @@ mod standing;
 
 pub use architectures::{ArchitectureRow, Counts};
 pub use attempts::Artifact;
+pub use case_filter::CaseFilter;
 pub use case_history::HistoryFilter;
 pub use comparison::{ChangeRow, ComparedRun, Comparison, Question, Side, WINDOW};
 pub use events::StoredEvent;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use modelfarm_matrix::axes::Mode;
-use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::outcome::{Outcome, Standing};
 use serde::{Deserialize, Serialize};
 
@@ -48,8 +47,8 @@ impl Store {
                 .bind(filter.from),
         };
         let runs = transaction.all(runs).await?;
-        // Few cases are found by what they are; where all are asked for, each run's are found by the run.
-        let is_narrow = !(filter.architectures.is_empty() && filter.models.is_empty() && filter.cases.is_empty());
+        // Few cases are found by what they are; many are found run by run.
+        let is_narrow = filter.cases.names_few();
         let mut of_all = if is_narrow { counts(&mut transaction, filter, None).await? } else { BTreeMap::new() };
         let mut rows = Vec::new();
         for run in &runs {
@@ -83,18 +82,14 @@ async fn counts(
 ) -> Result<BTreeMap<i64, Counts>, StoreError> {
     let query = built(
         "SELECT a.run_key, c.target, c.mode, a.outcome, COUNT(*) AS cases FROM attempts a \
-         JOIN cases c ON c.case_key = a.case_key WHERE a.is_final = 1 AND a.started_at >= ",
+         JOIN cases c ON c.case_key = a.case_key WHERE a.is_final = 1 AND ",
     );
-    let query = query
-        .bind(filter.from)
-        .and_in("a.run_key", run)
-        .and_in("a.architecture", &filter.architectures)
-        .and_in("c.case_id", filter.cases.iter().map(CaseId::as_str))
-        .and_in("c.model", &filter.models)
-        .and_in("c.target", &filter.targets)
-        .and_in("c.mode", filter.modes.iter().map(|word| word.as_str()))
-        .and_in("c.workload", filter.workloads.iter().map(|word| word.as_str()))
-        .text(" GROUP BY a.run_key, c.target, c.mode, a.outcome");
+    let query = match run {
+        Some(run) => query.text("a.run_key = ").bind(run),
+        None => query.text("a.started_at >= ").bind(filter.from),
+    };
+    let query = filter.cases.narrow(query);
+    let query = query.text(" GROUP BY a.run_key, c.target, c.mode, a.outcome");
     let mut found: BTreeMap<i64, Counts> = BTreeMap::new();
     for row in transaction.all(query).await? {
         let outcome: Outcome = row.word("outcome")?;

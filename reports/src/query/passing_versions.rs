@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use modelfarm_matrix::axes::Mode;
-use modelfarm_matrix::outcome::Standing;
 use serde::{Deserialize, Serialize};
 
-use super::case_history::{HistoryFilter, case_histories};
+use super::case_history::{HistoryFilter, history_cases, telling};
 use super::standing::run_ids;
-use crate::store::statement::built;
+use crate::store::statement::{Statement, built};
 use crate::store::{Store, StoreError, rfc3339};
 
 /// An architecture on a target in a mode, and where all of it last passed.
@@ -34,6 +33,9 @@ pub struct PassingVersionsRow {
     pub packages: BTreeMap<String, String>,
 }
 
+/// Cases in one statement.
+const AT_ONCE: usize = 1000;
+
 /// Of one run: when it began, its environment, and how many cases passed and failed.
 struct Night {
     started_at: i64,
@@ -48,27 +50,28 @@ impl Store {
     pub async fn passing_versions(&self, filter: &HistoryFilter) -> Result<Vec<PassingVersionsRow>, StoreError> {
         let mut transaction = self.database.read().await?;
         let mut groups: BTreeMap<(String, String, Mode), BTreeMap<i64, Night>> = BTreeMap::new();
-        for case in case_histories(&mut transaction, filter).await? {
-            let nights = groups.entry((case.architecture, case.target, case.mode)).or_default();
-            for counted in case.nights {
-                let night = nights.entry(counted.run_key).or_insert_with(|| Night {
-                    started_at: counted.started_at,
-                    run_key: counted.run_key,
-                    environment_id: counted.environment_id.clone(),
-                    pass: 0,
-                    fail: 0,
-                });
-                match counted.outcome.standing() {
-                    Standing::Pass => night.pass += 1,
-                    Standing::Fail => night.fail += 1,
-                    Standing::Inconclusive => {}
+        let mut keys: BTreeMap<(String, Mode), Vec<i64>> = BTreeMap::new();
+        for (key, case) in history_cases(&mut transaction, filter).await? {
+            keys.entry((case.target, case.mode)).or_default().push(key);
+        }
+        for ((target, mode), keys) in keys {
+            for keys in keys.chunks(AT_ONCE) {
+                for row in transaction.all(counts_of(filter, keys)).await? {
+                    let nights = groups.entry((row.text("architecture")?, target.clone(), mode)).or_default();
+                    let (run_key, started_at) = (row.int("run_key")?, row.int("started_at")?);
+                    let environment_id = row.optional_text("environment_id")?;
+                    let night =
+                        nights.entry(run_key).or_insert(Night { started_at, run_key, environment_id, pass: 0, fail: 0 });
+                    night.started_at = night.started_at.min(started_at);
+                    night.pass += row.unsigned("pass")?;
+                    night.fail += row.unsigned("cases")? - row.unsigned("pass")?;
                 }
             }
         }
         let names = run_ids(&mut transaction).await?;
         let mut rows = Vec::new();
         for ((architecture, target, mode), nights) in groups {
-            let mut nights: Vec<Night> = nights.into_values().filter(|night| night.pass + night.fail > 0).collect();
+            let mut nights: Vec<Night> = nights.into_values().collect();
             nights.sort_by_key(|night| std::cmp::Reverse((night.started_at, night.run_key)));
             let Some(newest) = nights.first().map(|night| night.run_key) else { continue };
             let passed = nights.into_iter().find(|night| night.fail == 0);
@@ -98,4 +101,13 @@ impl Store {
         }
         Ok(rows)
     }
+}
+
+/// Of each run and architecture, how many of some cases say something of the target, and how many of these passed.
+fn counts_of(filter: &HistoryFilter, cases: &[i64]) -> Statement {
+    let query = built(
+        "SELECT a.architecture, a.run_key, MIN(a.started_at) AS started_at, MIN(a.environment_id) AS environment_id, \
+         COUNT(*) AS cases, COUNT(CASE WHEN a.outcome = 'pass' THEN 1 END) AS pass FROM attempts a WHERE a.is_final = 1",
+    );
+    telling(filter.narrow(query, cases)).text(" GROUP BY a.architecture, a.run_key")
 }

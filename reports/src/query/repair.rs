@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use modelfarm_matrix::axes::Mode;
-use modelfarm_matrix::episode::{Works, episodes};
+use modelfarm_matrix::episode::Works;
 use serde::{Deserialize, Serialize};
 
-use super::case_history::{HistoryFilter, case_histories};
+use super::case_history::{HistoryFilter, turning_cases};
 use crate::store::{Store, StoreError};
 
 /// The repairs of an architecture on a target in a mode.
@@ -37,15 +37,13 @@ impl Store {
     pub async fn repairs(&self, filter: &HistoryFilter) -> Result<Vec<RepairRow>, StoreError> {
         let mut transaction = self.database.read().await?;
         let mut groups: BTreeMap<(String, String, Mode), (u64, Vec<f64>)> = BTreeMap::new();
-        for case in case_histories(&mut transaction, filter).await? {
-            let told = episodes(case.nights.iter().map(|night| night.outcome));
-            let key = (case.architecture, case.target, case.mode);
-            for (place, episode) in told.iter().enumerate().skip(1).filter(|(_, episode)| episode.works == Works::Broken) {
+        for turning in turning_cases(&mut transaction, filter).await? {
+            let key = (turning.architecture.clone(), turning.case.target.clone(), turning.case.mode);
+            for (place, turn) in turning.turns.iter().enumerate().skip(1).filter(|(_, turn)| turn.works == Works::Broken) {
                 let (broke, days) = groups.entry(key.clone()).or_default();
                 *broke += 1;
-                if let Some(again) = told.get(place + 1) {
-                    let ms = case.nights[again.first].started_at - case.nights[episode.first].started_at;
-                    days.push(ms as f64 / DAY_MS);
+                if let Some(again) = turning.turns.get(place + 1) {
+                    days.push((again.night.started_at - turn.night.started_at) as f64 / DAY_MS);
                 }
             }
         }

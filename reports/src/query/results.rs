@@ -1,35 +1,22 @@
 //! Attempts as `query results` prints them.
 
-use modelfarm_matrix::axes::{Harness, Mode, Workload};
-use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::outcome::Outcome;
 
+use super::case_filter::CaseFilter;
 use super::run_reference::find_run;
 use crate::rows::ResultRow;
 use crate::store::attempt_columns::{result_columns, result_row};
-use crate::store::statement::built;
-use crate::store::{Store, StoreError};
+use crate::store::statement::{Statement, built};
+use crate::store::{Store, StoreError, Transaction};
 
-/// Which attempts. An empty list leaves nothing out.
+/// Which attempts.
 #[derive(Debug, Clone, Default)]
 pub struct ResultFilter {
     /// A run id, its beginning, `latest` or `latest~N`; none means every run.
     pub run: Option<String>,
-    /// Cases.
-    pub cases: Vec<CaseId>,
-    /// Targets.
-    pub targets: Vec<String>,
-    /// Modes.
-    pub modes: Vec<Mode>,
-    /// Architectures.
-    pub architectures: Vec<String>,
-    /// Model ids.
-    pub models: Vec<String>,
-    /// Harnesses.
-    pub harnesses: Vec<Harness>,
-    /// Workloads.
-    pub workloads: Vec<Workload>,
-    /// Outcomes.
+    /// Of these cases.
+    pub cases: CaseFilter,
+    /// Of these outcomes; of every one where none is named.
     pub outcomes: Vec<Outcome>,
     /// At most so many rows.
     pub limit: Option<u64>,
@@ -46,18 +33,7 @@ impl Store {
             result_columns!(),
             " FROM attempts a JOIN cases c ON c.case_key = a.case_key JOIN runs r ON r.run_key = a.run_key WHERE 1 = 1"
         ));
-        if let Some(reference) = &filter.run {
-            query = query.text(" AND a.run_key = ").bind(find_run(&mut transaction, reference).await?.run_key);
-        }
-        query = query
-            .and_in("c.case_id", filter.cases.iter().map(CaseId::as_str))
-            .and_in("c.target", &filter.targets)
-            .and_in("c.mode", filter.modes.iter().map(|word| word.as_str()))
-            .and_in("a.architecture", &filter.architectures)
-            .and_in("c.model", &filter.models)
-            .and_in("c.harness", filter.harnesses.iter().map(|word| word.as_str()))
-            .and_in("c.workload", filter.workloads.iter().map(|word| word.as_str()))
-            .and_in("a.outcome", filter.outcomes.iter().map(|word| word.as_str()));
+        query = filter.narrow(&mut transaction, query).await?;
         if filter.final_only {
             query = query.text(" AND a.is_final = 1");
         }
@@ -66,5 +42,15 @@ impl Store {
             query = query.text(" LIMIT ").bind(limit);
         }
         transaction.all(query).await?.iter().map(result_row).collect()
+    }
+}
+
+impl ResultFilter {
+    /// Adds run, cases and outcomes to a statement over attempts `a` and cases `c`.
+    pub(super) async fn narrow(&self, transaction: &mut Transaction, mut query: Statement) -> Result<Statement, StoreError> {
+        if let Some(reference) = &self.run {
+            query = query.text(" AND a.run_key = ").bind(find_run(transaction, reference).await?.run_key);
+        }
+        Ok(self.cases.narrow(query).and_in("a.outcome", self.outcomes.iter().map(|word| word.as_str())))
     }
 }

@@ -152,13 +152,16 @@ async fn tally(transaction: &mut Transaction, run_key: i64) -> Result<Tally, Sto
 
 /// The median over the attempts that count; between the middle two where their number is even.
 async fn median_overhead(transaction: &mut Transaction, run_key: i64) -> Result<Option<f64>, StoreError> {
-    let query = sql("SELECT farm_overhead_ms FROM attempts WHERE run_key = $1 AND is_final = 1 \
-                     AND farm_overhead_ms IS NOT NULL ORDER BY farm_overhead_ms");
-    let rows = transaction.all(query.bind(run_key)).await?;
-    let middle = |index: usize| rows.get(index).map(|row| row.real("farm_overhead_ms")).transpose();
-    let Some(upper) = middle(rows.len() / 2)? else { return Ok(None) };
-    let lower = middle((rows.len() - 1) / 2)?.unwrap_or(upper);
-    Ok(Some((lower + upper) / 2.0))
+    let count = sql("SELECT COUNT(farm_overhead_ms) AS measured FROM attempts WHERE run_key = $1 AND is_final = 1");
+    let measured = transaction.one(count.bind(run_key)).await?.int("measured")?;
+    if measured == 0 {
+        return Ok(None);
+    }
+    let middle = sql("SELECT farm_overhead_ms FROM attempts WHERE run_key = $1 AND is_final = 1 \
+                      AND farm_overhead_ms IS NOT NULL ORDER BY farm_overhead_ms LIMIT $2 OFFSET $3");
+    let rows = transaction.all(middle.bind(run_key).bind(2 - measured % 2).bind((measured - 1) / 2)).await?;
+    let values = rows.iter().map(|row| row.real("farm_overhead_ms")).collect::<Result<Vec<_>, _>>()?;
+    Ok(Some(values.iter().sum::<f64>() / values.len() as f64))
 }
 
 async fn environments(transaction: &mut Transaction, run_key: i64) -> Result<Vec<String>, StoreError> {

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use modelfarm_matrix::axes::{Dtype, Mode, Workload};
 use modelfarm_matrix::case::CaseId;
-use modelfarm_matrix::episode::{Works, episodes};
+use modelfarm_matrix::episode::Works;
 use modelfarm_matrix::model::ModelId;
 use modelfarm_matrix::outcome::Outcome;
 use serde::{Deserialize, Serialize};
 
-use super::case_history::{HistoryFilter, case_histories};
+use super::case_history::{HistoryFilter, Turn, turning_cases};
 use super::package_change::{PackageChange, package_changes};
 use crate::store::statement::sql;
 use crate::store::{Store, StoreError, Transaction, rfc3339};
@@ -51,31 +51,27 @@ impl Store {
     /// How each case that a filter lets through stands, and since when.
     pub async fn standing(&self, filter: &HistoryFilter) -> Result<Vec<StandingRow>, StoreError> {
         let mut transaction = self.database.read().await?;
-        let histories = case_histories(&mut transaction, filter).await?;
         let names = run_ids(&mut transaction).await?;
         let name = |key: i64| names.get(&key).cloned().unwrap_or_default();
         let (mut rows, mut pairs) = (Vec::new(), Vec::new());
-        for case in histories {
-            let told = episodes(case.nights.iter().map(|night| night.outcome));
-            let Some(now) = told.last() else { continue };
-            let first = &case.nights[now.first];
-            let before = told.len().checked_sub(2).map(|place| &case.nights[told[place].last]);
-            pairs.push((before.and_then(|night| night.environment_id.clone()), first.environment_id.clone()));
+        for turning in turning_cases(&mut transaction, filter).await? {
+            let Turn { works, night, before, .. } = turning.newest();
+            pairs.push((before.as_ref().and_then(|night| night.environment_id.clone()), night.environment_id.clone()));
             rows.push(StandingRow {
-                case_id: case.case_id,
-                architecture: case.architecture,
-                model: case.model,
-                target: case.target,
-                mode: case.mode,
-                workload: case.workload,
-                dtype: case.dtype,
-                standing: now.works,
-                outcome: case.nights[now.last].outcome,
-                since_run: name(first.run_key),
-                since: rfc3339(first.started_at),
-                runs: now.nights as u64,
-                before_run: before.map(|night| name(night.run_key)),
+                standing: *works,
+                since_run: name(night.run_key),
+                since: rfc3339(night.started_at),
+                runs: turning.nights_since(),
+                before_run: before.as_ref().map(|night| name(night.run_key)),
                 environment_changes: Vec::new(),
+                outcome: turning.outcome,
+                case_id: turning.case.case_id,
+                architecture: turning.architecture,
+                model: turning.case.model,
+                target: turning.case.target,
+                mode: turning.case.mode,
+                workload: turning.case.workload,
+                dtype: turning.case.dtype,
             });
         }
         let changes = package_changes(&mut transaction, &pairs).await?;

@@ -270,25 +270,44 @@ impl Transaction {
         run!(self, statement, fetch_one, Row::Sqlite, Row::Postgres)
     }
 
-    /// Notes how SQLite carries a statement out, where a test asks for it.
+    /// Notes how the database carries a statement out, where a test asks for it. PostgreSQL is asked about questions alone.
     #[cfg(test)]
     async fn note_plan(&mut self, statement: &Statement) -> Result<(), StoreError> {
-        let Inner::Sqlite(transaction) = &mut self.inner else { return Ok(()) };
         if !query_plans::are_noted() {
             return Ok(());
         }
-        let steps = match statement.explained() {
-            Statement::Fixed(text, cells) => {
+        let dialect = self.dialect();
+        let steps: Vec<Row> = match (&mut self.inner, statement.explained(dialect)) {
+            (Inner::Sqlite(transaction), Statement::Fixed(text, cells)) => {
                 let mut query = sqlx::query::<Sqlite>(text);
                 for cell in cells {
                     query = bind_cell!(query, cell);
                 }
-                transaction.fetch_all(query).await
+                transaction.fetch_all(query).await.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
             }
-            Statement::Built(pieces) => transaction.fetch_all(sqlite_builder(pieces).build()).await,
+            (Inner::Sqlite(transaction), Statement::Built(pieces)) => {
+                let rows = transaction.fetch_all(sqlite_builder(pieces).build()).await;
+                rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
+            }
+            (Inner::Postgres(_), _) if !statement.shown().starts_with("SELECT") => return Ok(()),
+            (Inner::Postgres(transaction), Statement::Fixed(text, cells)) => {
+                let mut query = sqlx::query::<Postgres>(text);
+                for cell in cells {
+                    query = bind_cell!(query, cell);
+                }
+                transaction.fetch_all(query).await.map(|rows| rows.into_iter().map(Row::Postgres).collect())
+            }
+            (Inner::Postgres(transaction), Statement::Built(pieces)) => {
+                let rows = transaction.fetch_all(postgres_builder(pieces).build()).await;
+                rows.map(|rows| rows.into_iter().map(Row::Postgres).collect())
+            }
+        }
+        .map_err(|error| StoreError::from_driver(&self.name, error))?;
+        let column = match dialect {
+            Dialect::Sqlite => "detail",
+            Dialect::Postgres => "QUERY PLAN",
         };
-        let steps = steps.map_err(|error| StoreError::from_driver(&self.name, error))?;
-        let steps = steps.into_iter().map(|step| Row::Sqlite(step).text("detail")).collect::<Result<_, _>>()?;
+        let steps = steps.iter().map(|step| step.text(column)).collect::<Result<_, _>>()?;
         query_plans::note(statement.shown(), steps);
         Ok(())
     }

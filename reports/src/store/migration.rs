@@ -24,7 +24,7 @@ macro_rules! migrations {
 }
 
 /// Every migration, oldest first; the version is its time of writing.
-const MIGRATIONS: &[Migration] = migrations![20261130190000 "begin", 20261201120000 "history"];
+const MIGRATIONS: &[Migration] = migrations![20261130190000 "begin", 20261201120000 "history", 20261201160000 "counted"];
 
 /// The newest version that this program knows.
 pub const NEWEST_SCHEMA: i64 = MIGRATIONS[MIGRATIONS.len() - 1].version;

@@ -1,4 +1,7 @@
-//! How SQLite carries statements out. For tests: what is asked of a history of years may not read all of its attempts.
+//! How the databases carry statements out. For tests: what is asked of a history of years may not read all of its attempts.
+
+#[path = "../../examples/ask_history/questions.rs"]
+mod questions;
 
 use std::cell::RefCell;
 
@@ -11,7 +14,8 @@ use modelfarm_matrix::outcome::{Check, Outcome, Stage};
 use serde_json::json;
 
 use super::{Confirmation, NewRun, PastRun, PastTry, Retrial, Store};
-use crate::query::{Artifact, ResultFilter};
+use crate::query::{Artifact, CaseFilter, ResultFilter};
+use questions::{Asked, Subject};
 
 /// A statement, and the steps in which it is carried out.
 struct Plan {
@@ -19,18 +23,40 @@ struct Plan {
     steps: Vec<String>,
 }
 
+/// Large tables, as this crate's statements name them.
+const LARGE: [&str; 10] = ["attempts", "a", "last", "l", "n", "f", "attempt_details", "d", "events", "e"];
+
 impl Plan {
-    /// Whether it reads a large table from end to end. These are their names in this crate's statements.
+    /// Whether it reads a large table, or an index of one, from end to end.
     fn reads_everything(&self) -> bool {
-        const LARGE: [&str; 8] = ["attempts", "a", "last", "l", "attempt_details", "d", "events", "e"];
-        let scanned = |step: &String| step.strip_prefix("SCAN ").map(|rest| rest.split(' ').next().unwrap_or(rest).to_owned());
-        self.steps.iter().filter_map(scanned).any(|table| LARGE.contains(&&*table))
+        let mut steps = self.steps.iter().map(|step| step.trim_start_matches([' ', '-', '>'])).peekable();
+        while let Some(step) = steps.next() {
+            let scanned = match step.strip_prefix("SCAN ") {
+                Some(sqlite) => sqlite.split(' ').next(),
+                // PostgreSQL: `Seq Scan on attempts a  (cost=...)`, and an index without a condition on the next line.
+                None if step.contains("Seq Scan on ") => scanned_table(step),
+                None if step.contains("Scan using ") => {
+                    let is_narrow = steps.peek().is_some_and(|next| next.starts_with("Index Cond: "));
+                    if is_narrow { None } else { scanned_table(step) }
+                }
+                None => None,
+            };
+            if scanned.is_some_and(|table| LARGE.contains(&table)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether it sorts what it read.
     fn sorts(&self) -> bool {
         self.steps.iter().any(|step| step.starts_with("USE TEMP B-TREE FOR ORDER BY"))
     }
+}
+
+/// The table that a step of PostgreSQL's names after `on`.
+fn scanned_table(step: &str) -> Option<&str> {
+    step.split(" on ").nth(1)?.split(' ').next()
 }
 
 thread_local! {
@@ -143,8 +169,9 @@ async fn no_question_about_a_run_or_a_case_reads_all_attempts() {
     let retrial = Retrial { environment_id: "e1".into(), revision: None, outcomes: vec![Outcome::Pass] };
     let confirmation = Confirmation::new(id.clone(), retrial.clone(), retrial, None);
     let of_run = ResultFilter { run: Some("latest".into()), ..ResultFilter::default() };
-    let of_case = ResultFilter { cases: vec![id.clone()], ..ResultFilter::default() };
-    let of_architecture = ResultFilter { architectures: vec!["llama".into()], ..ResultFilter::default() };
+    let of = |cases: CaseFilter| ResultFilter { cases, ..ResultFilter::default() };
+    let of_case = of(CaseFilter { ids: vec![id.clone()], ..CaseFilter::default() });
+    let of_architecture = of(CaseFilter { architectures: vec!["llama".into()], ..CaseFilter::default() });
     assert_reads_little![
         store.record_past_run(&past_run(5)),
         store.finish_attempt_before_retry(&run, &attempt(0)),
@@ -173,6 +200,63 @@ async fn no_question_about_a_run_or_a_case_reads_all_attempts() {
     // And the question about everything shows that a plan which reads everything is seen.
     let (_, plans) = plans_of(store.results(&ResultFilter::default())).await;
     assert!(plans.iter().any(|plan| plan.reads_everything() && plan.sorts()));
+}
+
+#[tokio::test]
+async fn no_question_about_time_reads_all_attempts() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::create_or_migrate_file(&folder.path().join("farm.db")).await.unwrap();
+    for number in 1..=3 {
+        let past = past_run(number);
+        store.record_past_run(&PastRun { started_at: 1000 * number as i64, ..past }).await.unwrap();
+    }
+    assert_answers_read_little(&store).await;
+}
+
+/// `.ci/bench/history` asks this of a year of nights, whose size and statistics may lead a database to other plans.
+#[tokio::test]
+#[ignore = "needs the URL of a long history in MODELFARM_TEST_HISTORY"]
+async fn no_question_reads_all_attempts_of_a_long_history() {
+    let url = std::env::var("MODELFARM_TEST_HISTORY").expect("the URL of a database with a long history");
+    let store = Store::open_read_only(&url).await.unwrap();
+    assert_answers_read_little(&store).await;
+}
+
+async fn assert_answers_read_little(store: &Store) {
+    let about = Subject::of(store, "llama").await.unwrap();
+    let mut reading_much = Vec::new();
+    for asked in Asked::ALL {
+        let (rows, plans) = plans_of(asked.ask(store, &about)).await;
+        rows.unwrap();
+        assert!(!plans.is_empty(), "`{asked}` runs no statement");
+        let much = plans.iter().filter(|plan| plan.reads_everything());
+        reading_much.extend(much.map(|plan| format!("{asked}: {}\n{:#?}", plan.statement, plan.steps)));
+    }
+    reading_much.dedup();
+    assert!(reading_much.is_empty(), "{}", reading_much.join("\n"));
+}
+
+#[test]
+fn a_plan_of_postgresql_that_reads_everything_is_seen() {
+    let plan = |steps: &[&str]| Plan { statement: String::new(), steps: steps.iter().map(|step| (*step).to_owned()).collect() };
+    for much in [
+        &["Seq Scan on attempts a  (cost=0.00..1.00 rows=1 width=8)"][..],
+        &["Gather  (cost=1)", "  ->  Parallel Seq Scan on attempts  (cost=1)"],
+        &["Sort", "  ->  Index Only Scan using attempts_of_case on attempts a  (cost=1)", "  Filter: (is_final = 1)"],
+    ] {
+        assert!(plan(much).reads_everything(), "{much:?}");
+    }
+    for little in [
+        &["Seq Scan on runs  (cost=1)"][..],
+        &["  ->  Index Scan using attempts_of_case on attempts a  (cost=1)", "        Index Cond: (case_key = 1)"],
+        &[
+            "Bitmap Heap Scan on attempts a  (cost=1)",
+            "  ->  Bitmap Index Scan on attempts_of_case  (cost=1)",
+            "    Index Cond: (case_key = 1)",
+        ],
+    ] {
+        assert!(!plan(little).reads_everything(), "{little:?}");
+    }
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use sqlx::{Postgres, QueryBuilder, Sqlite};
 
 use super::cell::Cell;
+#[cfg(test)]
+use super::database::Dialect;
 
 /// A statement to run.
 #[derive(Debug, Clone)]
@@ -67,10 +69,24 @@ impl Statement {
     }
 
     /// Adds ` AND column IN (...)` unless `values` is empty.
-    pub(crate) fn and_in<T: Into<Cell>>(mut self, column: &'static str, values: impl IntoIterator<Item = T>) -> Self {
+    pub(crate) fn and_in<T: Into<Cell>>(self, column: &'static str, values: impl IntoIterator<Item = T>) -> Self {
+        self.and_list(column, " IN (", values)
+    }
+
+    /// Adds ` AND column NOT IN (...)` unless `values` is empty.
+    pub(crate) fn and_not_in<T: Into<Cell>>(self, column: &'static str, values: impl IntoIterator<Item = T>) -> Self {
+        self.and_list(column, " NOT IN (", values)
+    }
+
+    fn and_list<T: Into<Cell>>(
+        mut self,
+        column: &'static str,
+        relation: &'static str,
+        values: impl IntoIterator<Item = T>,
+    ) -> Self {
         let mut some = false;
         for value in values {
-            self = if some { self.text(", ") } else { self.text(" AND ").text(column).text(" IN (") }.bind(value);
+            self = if some { self.text(", ") } else { self.text(" AND ").text(column).text(relation) }.bind(value);
             some = true;
         }
         if some { self.text(")") } else { self }
@@ -90,14 +106,17 @@ impl Statement {
     }
 
     /// The statement that asks how this one would be carried out.
-    pub(crate) fn explained(&self) -> Self {
-        const ASK: &str = "EXPLAIN QUERY PLAN ";
+    pub(crate) fn explained(&self, dialect: Dialect) -> Self {
+        let ask = match dialect {
+            Dialect::Sqlite => "EXPLAIN QUERY PLAN ",
+            Dialect::Postgres => "EXPLAIN ",
+        };
         match self.clone() {
             Statement::Fixed(text, cells) => {
-                Statement::Fixed(AssertSqlSafe(format!("{ASK}{}", text.as_str())).into_sql_str(), cells)
+                Statement::Fixed(AssertSqlSafe(format!("{ask}{}", text.as_str())).into_sql_str(), cells)
             }
             Statement::Built(mut pieces) => {
-                pieces.insert(0, Piece::Text(ASK));
+                pieces.insert(0, Piece::Text(ask));
                 Statement::Built(pieces)
             }
         }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use modelfarm_matrix::attempt::Attempt;
+use modelfarm_matrix::axes::Harness;
 use modelfarm_matrix::case::Case;
 use modelfarm_matrix::change::Change;
 use modelfarm_matrix::episode::Works;
 use modelfarm_matrix::outcome::Outcome;
 use modelfarm_matrix::rhythm::NightState;
-use modelfarm_reports::query::{Comparison, HistoryFilter, Question, Rhythm};
+use modelfarm_reports::query::{CaseFilter, Comparison, HistoryFilter, Question, Rhythm};
 use modelfarm_reports::rows::RunState;
 use modelfarm_reports::store::{Environment, NewRun, Store, StoreError, now_ms};
 
@@ -117,7 +118,10 @@ async fn each_case_becomes_what_happened_to_it() {
         );
         assert_eq!((comparison.in_both, comparison.still_passing), (5, 1));
         assert!(comparison.is_bad());
-        let only = Question { models: vec!["zoo/tiny-3".into()], ..Question::default() };
+        let only = Question {
+            cases: CaseFilter { models: vec!["zoo/tiny-3".into()], ..CaseFilter::default() },
+            ..Question::default()
+        };
         let only = store.comparison(&only).await.unwrap();
         assert_eq!(changes(&only), [tiny(3, Change::Fixed)]);
         assert!(!only.is_bad(), "what is not asked for does not fail a night");
@@ -293,10 +297,12 @@ async fn standings_repairs_rates_and_versions_follow_the_history() {
         assert_eq!((repairs[0].broke, repairs[0].repaired, repairs[0].open), (2, 1, 1));
         assert!(repairs[0].median_days.is_some_and(|days| days > 0.0 && days < 1.0));
 
-        for narrow in
-            [HistoryFilter::default(), HistoryFilter { architectures: vec!["llama".into()], ..HistoryFilter::default() }]
-        {
-            let rates = store.pass_rate(&narrow).await.unwrap();
+        let of_harness = |harness| CaseFilter { harnesses: vec![harness], ..CaseFilter::default() };
+        let timm = HistoryFilter { cases: of_harness(Harness::Timm), ..HistoryFilter::default() };
+        assert!(store.standing(&timm).await.unwrap().is_empty() && store.pass_rate(&timm).await.unwrap().is_empty());
+        let of_architecture = CaseFilter { architectures: vec!["llama".into()], ..CaseFilter::default() };
+        for cases in [CaseFilter::default(), of_architecture, of_harness(Harness::Transformers)] {
+            let rates = store.pass_rate(&HistoryFilter { cases, ..HistoryFilter::default() }).await.unwrap();
             let told: Vec<_> = rates.iter().map(|row| (row.pass, row.fail, row.inconclusive)).collect();
             assert_eq!(told, [(2, 0, 0), (1, 1, 0), (1, 0, 1), (0, 2, 0), (1, 1, 0)]);
             assert_eq!(rates[2].pass_rate, Some(1.0), "what says nothing is not in the denominator");

@@ -9,7 +9,7 @@ use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::change::{Night, Reading};
 use modelfarm_matrix::outcome::Outcome;
 use modelfarm_matrix::retrial::RetrialPurpose;
-use modelfarm_reports::query::ResultFilter;
+use modelfarm_reports::query::{CaseFilter, ResultFilter};
 use modelfarm_reports::rows::ResultRow;
 use modelfarm_reports::store::Store;
 use modelfarm_reports::table::TableRow;
@@ -137,7 +137,7 @@ async fn versions(
 async fn environment_of(store: &Store, wanted: &Wanted<'_>, run: &str) -> Result<String, Failure> {
     let filter = ResultFilter {
         run: Some(run.to_owned()),
-        cases: vec![wanted.case.clone()],
+        cases: CaseFilter { ids: vec![wanted.case.clone()], ..CaseFilter::default() },
         final_only: true,
         ..ResultFilter::default()
     };

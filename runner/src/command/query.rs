@@ -1,9 +1,10 @@
 //! `modelfarm query`.
 
-use modelfarm_matrix::axes::Harness;
 use modelfarm_matrix::change::Change;
 use modelfarm_matrix::outcome::Outcome;
-use modelfarm_reports::query::{ArchitectureRow, ChangeRow, Comparison, HistoryFilter, Question, ResultFilter, Rhythm, Since};
+use modelfarm_reports::query::{
+    ArchitectureRow, CaseFilter, ChangeRow, Comparison, HistoryFilter, Question, ResultFilter, Rhythm, Since,
+};
 use modelfarm_reports::store::{Store, now_ms};
 
 use super::Farm;
@@ -127,51 +128,29 @@ pub(super) fn question(
     window: u32,
     selection: &Selection,
 ) -> Result<Question, Failure> {
-    let ResultFilter { cases, targets, modes, architectures, models, harnesses, workloads, .. } =
-        filter(None, Vec::new(), selection)?;
-    refuse_harnesses(&harnesses)?;
-    Ok(Question { run, matrix, since, window: Some(window), cases, targets, modes, architectures, models, workloads })
+    let cases = cases(selection)?;
+    Ok(Question { run, matrix, since, window: Some(window), cases })
 }
 
 fn history(matrix: Option<String>, since: &Since, selection: &Selection) -> Result<HistoryFilter, Failure> {
-    let ResultFilter { cases, targets, modes, architectures, models, harnesses, workloads, .. } =
-        filter(None, Vec::new(), selection)?;
-    refuse_harnesses(&harnesses)?;
+    let cases = cases(selection)?;
     let from = since.at_most(now_ms()).ok_or_else(no_run)?;
-    Ok(HistoryFilter { matrix, from, cases, targets, modes, architectures, models, workloads })
+    Ok(HistoryFilter { matrix, from, cases })
 }
 
 fn no_run() -> Failure {
     Failure::usage("--since takes a date or a duration here, such as 2026-11-01 or 90d")
 }
 
-/// A history is asked for by what names a case; its harness is one with its class.
-fn refuse_harnesses(harnesses: &[Harness]) -> Result<(), Failure> {
-    match harnesses.is_empty() {
-        true => Ok(()),
-        false => {
-            Err(Failure::usage("--harness selects no history; ask by --model, --architecture, --target, --mode or --workload"))
-        }
-    }
+fn filter(run: Option<String>, outcomes: Vec<Outcome>, selection: &Selection) -> Result<ResultFilter, Failure> {
+    Ok(ResultFilter { run, cases: cases(selection)?, outcomes, limit: None, final_only: true })
 }
 
-fn filter(run: Option<String>, outcomes: Vec<Outcome>, selection: &Selection) -> Result<ResultFilter, Failure> {
+fn cases(selection: &Selection) -> Result<CaseFilter, Failure> {
     let Selection { cases, targets, modes, architectures, models, harnesses, workloads, shard, sample } = selection.clone();
     if shard.is_some() || sample.is_some() {
         let message = "--shard and --sample say what a run takes; a query asks by --run, --model, --architecture and the like";
         return Err(Failure::usage(message));
     }
-    Ok(ResultFilter {
-        run,
-        cases,
-        targets,
-        modes,
-        architectures,
-        models,
-        harnesses,
-        workloads,
-        outcomes,
-        limit: None,
-        final_only: true,
-    })
+    Ok(CaseFilter { ids: cases, targets, modes, architectures, models, harnesses, workloads })
 }

@@ -12,7 +12,7 @@ use modelfarm_matrix::model::{Model, ModelSource};
 use modelfarm_matrix::outcome::{Outcome, Stage, Standing};
 use modelfarm_matrix::plan::{PlannedCase, PlannedModel};
 use modelfarm_matrix::target::{Target, control_mode};
-use modelfarm_reports::query::ResultFilter;
+use modelfarm_reports::query::{CaseFilter, ResultFilter};
 use modelfarm_reports::store::now_ms;
 use serde_json::{Map, Value};
 
@@ -145,8 +145,11 @@ impl ModelRun<'_> {
         }
         let filter = ResultFilter {
             run: Some(self.context.run_id.clone()),
-            targets: vec![control.name.clone()],
-            models: vec![self.model.id.to_string()],
+            cases: CaseFilter {
+                targets: vec![control.name.clone()],
+                models: vec![self.model.id.to_string()],
+                ..CaseFilter::default()
+            },
             final_only: true,
             ..ResultFilter::default()
         };
