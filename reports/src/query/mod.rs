@@ -21,6 +21,7 @@ mod run_reference;
 mod runs;
 mod since;
 mod standing;
+mod strips;
 
 pub use architectures::{ArchitectureRow, Counts};
 pub use attempts::Artifact;
@@ -38,5 +39,6 @@ pub use repair::RepairRow;
 pub use results::ResultFilter;
 pub use since::{NotSince, Since};
 pub use standing::StandingRow;
+pub use strips::{CaseStrip, StripNight, Strips};
 
 pub(crate) use environments::{environment, model};
