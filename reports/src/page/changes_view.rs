@@ -42,12 +42,18 @@ fn mark(change: Change) -> ChangeMark {
 pub(super) struct ChangesView {
     before_run: String,
     before_at: String,
-    in_both: String,
-    still_passing: String,
+    /// How many cases were compared; not told of a single architecture.
+    totals: Option<Totals>,
     is_partial: bool,
     counts: Vec<Counted>,
     rows: Vec<Changed>,
     left_out: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Totals {
+    in_both: String,
+    still_passing: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -84,6 +90,8 @@ impl ChangesView {
             (number > 0).then(|| Counted { mark: mark(*change), number: count(number) })
         });
         let counts = counts.collect();
+        // What failed before and fails now is no change: it is counted, and stands among the results.
+        let all: Vec<&ChangeRow> = all.into_iter().filter(|row| row.change != Change::StillFailing).collect();
         let total = all.len();
         let rows: Vec<Changed> =
             cut_fairly(all, MOST_LISTED, |row| row.change).into_iter().map(|row| changed(row, links)).collect();
@@ -91,8 +99,10 @@ impl ChangesView {
         Self {
             before_run: one_line(&comparison.before.run_id, 60),
             before_at: instant(&comparison.before.started_at),
-            in_both: counted(comparison.in_both, "case"),
-            still_passing: count(comparison.still_passing),
+            totals: of.is_none().then(|| Totals {
+                in_both: counted(comparison.in_both, "case"),
+                still_passing: count(comparison.still_passing),
+            }),
             is_partial: !comparison.after.is_complete,
             counts,
             rows,

@@ -1,6 +1,7 @@
 //! A row of nights as a picture: a bar a night, with its height, place and words beside its colour.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::outcome::{Outcome, Standing};
@@ -15,6 +16,9 @@ const STEP: f64 = 7.0;
 /// The height of the picture, in the same units; the mark of a failure stands in the uppermost three.
 const HEIGHT: f64 = 18.0;
 const MARK: f64 = 3.0;
+/// The width of a bar, and the height of the line of a night that says nothing.
+const BAR: f64 = 6.0;
+const LINE: f64 = 2.0;
 
 /// What the cases of a row came to in one night.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,25 +41,15 @@ impl NightTally {
     fn conclusive(self) -> u64 {
         self.pass + self.fail
     }
-
-    fn total(self) -> u64 {
-        self.conclusive() + self.inconclusive
-    }
 }
 
-/// A night of the picture.
+/// A night with a failure: the only one that is drawn apart, so that a pointer over it tells what it was.
 #[derive(Debug, Serialize)]
-pub(super) struct Bar {
+pub(super) struct FailedNight {
     x: f64,
-    /// The share that failed, from above; the rest passed.
-    fail: f64,
-    fail_y: f64,
-    pass: f64,
-    pass_y: f64,
-    /// Nothing conclusive, or nothing at all: a line at the bottom.
-    quiet: bool,
-    /// A mark above the bar, so that a failure shows without colour.
-    is_marked: bool,
+    height: f64,
+    /// The dot above it, so that a failure shows without colour.
+    dot_x: f64,
     title: String,
 }
 
@@ -63,7 +57,11 @@ pub(super) struct Bar {
 #[derive(Debug, Serialize)]
 pub(super) struct StripView {
     width: f64,
-    bars: Vec<Bar>,
+    /// What passed, from below, as the path of one shape: a page has thousands of bars.
+    pass: String,
+    /// Nights that say nothing: a line at the bottom.
+    quiet: String,
+    failed: Vec<FailedNight>,
     /// The same in words, for who does not see the picture.
     summary: String,
 }
@@ -71,9 +69,35 @@ pub(super) struct StripView {
 impl StripView {
     /// The strip of tallies, one a night.
     pub(super) fn new(nights: &[StripNight], tallies: &[NightTally]) -> Self {
-        let bars = nights.iter().zip(tallies).enumerate();
-        let bars: Vec<Bar> = bars.map(|(place, (night, tally))| bar(place, night, *tally)).collect();
-        Self { width: bars.len() as f64 * STEP, summary: summary(nights, tallies), bars }
+        let mut strip = Self {
+            width: nights.len() as f64 * STEP,
+            pass: String::new(),
+            quiet: String::new(),
+            failed: Vec::new(),
+            summary: summary(nights, tallies),
+        };
+        for (place, (night, tally)) in nights.iter().zip(tallies).enumerate() {
+            strip.draw(place, night, *tally);
+        }
+        strip
+    }
+
+    fn draw(&mut self, place: usize, night: &StripNight, tally: NightTally) {
+        let x = place as f64 * STEP;
+        if tally.conclusive() == 0 {
+            let _ = write!(self.quiet, "M{x} {}h{BAR}v{LINE}h-{BAR}z", HEIGHT - LINE);
+            return;
+        }
+        let room = HEIGHT - MARK;
+        let fail = (room * tally.fail as f64 / tally.conclusive() as f64 * 10.0).round() / 10.0;
+        if fail < room {
+            let _ = write!(self.pass, "M{x} {}h{BAR}v{}h-{BAR}z", MARK + fail, room - fail);
+        }
+        if tally.fail > 0 {
+            let day = one_line(night.started_at.get(..10).unwrap_or(&night.started_at), 20);
+            let title = format!("{day}: {} of {} pass", count(tally.pass), counted(tally.conclusive(), "conclusive case"));
+            self.failed.push(FailedNight { x, height: fail.max(1.0), dot_x: x + BAR / 2.0, title });
+        }
     }
 
     /// The strip of one case.
@@ -117,28 +141,6 @@ impl<'a> CaseStrips<'a> {
     }
 }
 
-fn bar(place: usize, night: &StripNight, tally: NightTally) -> Bar {
-    let room = HEIGHT - MARK;
-    let fail = if tally.conclusive() == 0 { 0.0 } else { room * tally.fail as f64 / tally.conclusive() as f64 };
-    let pass = if tally.conclusive() == 0 { 0.0 } else { room - fail };
-    let day = one_line(night.started_at.get(..10).unwrap_or(&night.started_at), 20);
-    let title = match (tally.total(), tally.conclusive()) {
-        (0, _) => format!("{day}: not asked"),
-        (total, 0) => format!("{day}: inconclusive, {}", counted(total, "case")),
-        (_, conclusive) => format!("{day}: {} of {} pass", count(tally.pass), counted(conclusive, "conclusive case")),
-    };
-    Bar {
-        x: place as f64 * STEP,
-        fail,
-        fail_y: MARK,
-        pass,
-        pass_y: MARK + fail,
-        quiet: tally.conclusive() == 0,
-        is_marked: tally.fail > 0,
-        title,
-    }
-}
-
 fn summary(nights: &[StripNight], tallies: &[NightTally]) -> String {
     let asked = tallies.iter().filter(|tally| tally.conclusive() > 0).count() as u64;
     let clean = tallies.iter().filter(|tally| tally.conclusive() > 0 && tally.fail == 0).count() as u64;
@@ -162,17 +164,10 @@ mod tests {
     fn a_night_says_what_it_was_without_colour() {
         let outcomes = [Some(Outcome::Pass), Some(Outcome::Crash), Some(Outcome::InfraError), None];
         let strip = StripView::of_case(&nights(4), &outcomes);
-        let told: Vec<(&str, bool, bool)> =
-            strip.bars.iter().map(|bar| (bar.title.as_str(), bar.is_marked, bar.quiet)).collect();
-        assert_eq!(
-            told,
-            [
-                ("2026-11-01: 1 of 1 conclusive case pass", false, false),
-                ("2026-11-02: 0 of 1 conclusive case pass", true, false),
-                ("2026-11-03: inconclusive, 1 case", false, true),
-                ("2026-11-04: not asked", false, true),
-            ]
-        );
+        let failed: Vec<(&str, f64)> = strip.failed.iter().map(|night| (night.title.as_str(), night.x)).collect();
+        assert_eq!(failed, [("2026-11-02: 0 of 1 conclusive case pass", STEP)]);
+        assert_eq!(strip.pass, "M0 3h6v15h-6z");
+        assert_eq!(strip.quiet, "M14 16h6v2h-6zM21 16h6v2h-6z");
         assert_eq!(strip.summary, "1 of 2 nights without a failure");
     }
 
@@ -180,8 +175,7 @@ mod tests {
     fn the_parts_of_a_bar_fill_it() {
         let tally = NightTally { pass: 3, fail: 1, inconclusive: 7 };
         let strip = StripView::new(&nights(1), &[tally]);
-        let bar = &strip.bars[0];
-        assert!((bar.pass + bar.fail + MARK - HEIGHT).abs() < 1e-9 && bar.pass > bar.fail);
-        assert!((bar.pass_y - bar.fail_y - bar.fail).abs() < 1e-9);
+        assert!((strip.failed[0].height - 3.8).abs() < 1e-9);
+        assert_eq!(strip.pass, "M0 6.8h6v11.2h-6z");
     }
 }

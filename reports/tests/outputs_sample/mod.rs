@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+mod history;
+
 use std::collections::BTreeMap;
 
 use modelfarm_matrix::attempt::Metrics;
@@ -15,6 +17,9 @@ use modelfarm_matrix::outcome::{Check, Outcome, Stage, Standing};
 use modelfarm_reports::page::{EnvironmentFacts, Gates, ReportInput, RunHistory};
 use modelfarm_reports::rows::{AttemptDetail, ResultRow, RunRow, RunState};
 use serde_json::json;
+
+#[allow(unused_imports, reason = "each test binary uses a part of it")]
+pub use history::{before, history_of};
 
 const ARCHITECTURES: [(&str, &str); 40] = [
     ("albert", "AlbertForMaskedLM"),
@@ -108,14 +113,9 @@ pub fn sample(architectures: usize) -> Sample {
     }
     add_toys(&mut attempts);
     let run = run_of(&attempts, RunState::Complete, 0);
-    Sample {
-        run,
-        attempts,
-        environments: vec![environment()],
-        gates: Gates::default(),
-        history: RunHistory::default(),
-        causes: Causes::default(),
-    }
+    let rows: Vec<ResultRow> = attempts.iter().map(|attempt| attempt.row.clone()).collect();
+    let history = history_of(&rows, None);
+    Sample { run, attempts, environments: vec![environment()], gates: Gates::default(), history, causes: Causes::default() }
 }
 
 /// A run row that agrees with its attempts, with `missing` planned cases that are not final.
