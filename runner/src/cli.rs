@@ -87,6 +87,9 @@ pub enum Command {
         /// Models at a time; default: the number of cores
         #[arg(long, value_name = "N")]
         jobs: Option<usize>,
+        /// More targets, or other definitions of known ones
+        #[arg(long, value_name = "FILE")]
+        targets_file: Option<PathBuf>,
         /// Which cases
         #[command(flatten)]
         selection: Selection,
@@ -110,6 +113,9 @@ pub enum Command {
         /// How often the case is tried in each environment
         #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
         tries: u32,
+        /// More targets, or other definitions of known ones
+        #[arg(long, value_name = "FILE")]
+        targets_file: Option<PathBuf>,
         /// How to print
         #[command(flatten)]
         output: Output,

@@ -58,13 +58,14 @@ pub async fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Plan { matrix, selection, left_out, output } => {
             plan::plan(&farm, &matrix, &selection, left_out, &output).await
         }
-        Command::Confirm { matrix, run, since, tries, jobs, selection, output } => {
+        Command::Confirm { matrix, run, since, tries, jobs, targets_file, selection, output } => {
             let question = query::question(run, None, since, WINDOW, &selection)?;
-            let wanted = confirm::Wanted { question, matrix: &matrix, tries, jobs };
+            let wanted = confirm::Wanted { question, matrix: &matrix, tries, jobs, targets_file: targets_file.as_deref() };
             confirm::confirm(&farm, &wanted, &output).await
         }
-        Command::Bisect { case, good, bad, matrix, tries, output } => {
-            let wanted = bisect::Wanted { case, good: &good, bad: &bad, matrix: &matrix, tries };
+        Command::Bisect { case, good, bad, matrix, tries, targets_file, output } => {
+            let wanted =
+                bisect::Wanted { case, good: &good, bad: &bad, matrix: &matrix, tries, targets_file: targets_file.as_deref() };
             bisect::bisect(&farm, &wanted, &output).await
         }
         Command::Show { reference, output } => show::show(&farm, &reference, &output).await,

@@ -95,7 +95,8 @@ fn split_folder_name(file_name: &str) -> Option<(&str, &str)> {
     (is_id && check_name(name).is_ok()).then_some((name, id))
 }
 
-fn subfolders(environments: &Path) -> Result<Vec<(String, PathBuf)>, EnvironmentError> {
+/// The folders in a folder, by name; none where it is not there.
+pub(super) fn subfolders(environments: &Path) -> Result<Vec<(String, PathBuf)>, EnvironmentError> {
     let entries = match fs::read_dir(environments) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),

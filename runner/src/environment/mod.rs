@@ -11,6 +11,7 @@
 //! ```
 
 mod bounded_command;
+mod bytecode;
 mod credentials;
 mod doctor;
 mod error;

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::bounded_command;
+use super::bytecode;
 use super::error::EnvironmentError;
 use super::folder_lock::FolderLock;
-use super::list::folders_of;
+use super::list::{folders_of, subfolders};
 use super::marker::{Environment, Marker, REQUIREMENTS_FILE};
 use super::package_files;
 use super::progress::{SyncEvent, UvProgress};
@@ -185,7 +186,20 @@ async fn install(
             progress(event);
         }
     })
-    .await
+    .await?;
+    let packages = site_packages(folder, python);
+    let others = compiled_by(folder, &python.full_version);
+    let uncompiled =
+        bytecode::link_known(&packages, &others).map_err(EnvironmentError::io("link the bytecode in", &packages))?;
+    bytecode::compile(&own_python, &uncompiled, folder).await
+}
+
+/// The packages of the whole environments beside a folder whose bytecode this very Python made.
+fn compiled_by(folder: &Path, python_version: &str) -> Vec<PathBuf> {
+    let beside = folder.parent().map(subfolders).and_then(Result::ok).unwrap_or_default();
+    let markers = beside.into_iter().filter_map(|(_, folder)| Marker::read(&folder).ok().map(|marker| (folder, marker)));
+    let same = markers.filter(|(_, marker)| marker.python_version == python_version);
+    same.map(|(folder, marker)| folder.join("lib").join(format!("python{}", marker.python)).join("site-packages")).collect()
 }
 
 async fn run_uv(
@@ -231,7 +245,7 @@ fn site_packages(folder: &Path, python: &Python) -> PathBuf {
 }
 
 /// Files are linked from uv's cache, which needs one file system: gigabytes would be copied otherwise.
-fn choose_cache(state_dir: &Path) -> UvCache {
+pub(super) fn choose_cache(state_dir: &Path) -> UvCache {
     let named = std::env::var_os("UV_CACHE_DIR").filter(|folder| !folder.is_empty());
     if named.is_some() {
         return UvCache::Default;

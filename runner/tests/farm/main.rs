@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may fail by a panic, and may print")]
 
 mod bad_input;
+mod bisecting;
 mod copying;
 mod expectations;
 mod history;
