@@ -74,7 +74,7 @@ struct Sides {
 
 /// Tries the regressed cases of a comparison again in both environments; exit code 1 where one is confirmed.
 pub async fn confirm(farm: &Farm, wanted: &Wanted<'_>, output: &Output) -> Result<ExitCode, Failure> {
-    farm.create_state()?;
+    let _in_use = farm.create_state()?;
     let store = Arc::new(Store::create_or_migrate(&farm.database).await?);
     let text = MatrixText::read(wanted.matrix)?;
     let named = Matrix::parse(&text.file, &text.text, &prepare::targets(wanted.targets_file)?)

@@ -49,7 +49,7 @@ pub async fn run_matrix(
     selection: &Selection,
     execution: &ExecutionOptions,
 ) -> Result<ExitCode, Failure> {
-    farm.create_state()?;
+    let _in_use = farm.create_state()?;
     // Opened first: a database that cannot be used should not cost a download.
     let store = Arc::new(Store::create_or_migrate(&farm.database).await?);
     let (run_id, only_cases) = match (&execution.resume, &execution.rerun) {

@@ -10,7 +10,7 @@ use super::bytecode;
 use super::error::EnvironmentError;
 use super::folder_lock::FolderLock;
 use super::list::{folders_of, subfolders};
-use super::marker::{Environment, Marker, REQUIREMENTS_FILE};
+use super::marker::{Environment, MARKER_FILE, Marker, REQUIREMENTS_FILE};
 use super::package_files;
 use super::progress::{SyncEvent, UvProgress};
 use super::python::{Python, find_python};
@@ -20,6 +20,7 @@ use super::spec::{EnvironmentSpec, sources, this_platform};
 use super::uv_command::{self, UvCache, UvCommand};
 use super::uv_failure;
 use super::uv_tool::{Uv, fetch_uv, find_uv};
+use crate::last_use;
 
 /// A slow connection may take hours for gigabytes; one that hangs must still end.
 const INSTALL_LIMIT: Duration = Duration::from_secs(4 * 3600);
@@ -46,6 +47,11 @@ pub async fn recreate(
     check_name(name)?;
     let requirements = Requirements::parse(requirements, "the kept requirements", settings)?;
     make(state_dir, name, requirements, settings, progress).await
+}
+
+/// The environment of these requirements, where it is there and whole; starts no process.
+pub fn find(state_dir: &Path, name: &str, requirements: &Requirements, settings: &EnvironmentSettings) -> Option<Environment> {
+    find_complete(&state_dir.join("environments"), name, requirements, settings, &mut None)
 }
 
 async fn make(
@@ -75,6 +81,7 @@ async fn make(
             }
         }
     };
+    last_use::mark(&environment.folder.join(MARKER_FILE));
     progress(SyncEvent::Done { packages: environment.packages.len(), elapsed: begun.elapsed(), reused });
     Ok(environment)
 }

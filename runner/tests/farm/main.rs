@@ -14,6 +14,7 @@ mod lists;
 mod outputs;
 #[path = "../../../reports/tests/store/postgres_server.rs"]
 mod postgres_server;
+mod retention;
 mod scripts;
 mod setup;
 mod smoke;
