@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::footprint::Footprint;
-use super::item::{Item, Kind};
+use super::item::{Item, Kind, Stays};
 use super::removal::REMOVING;
 use crate::environment::folder_name_parts;
 use crate::farm::reference_cache;
@@ -110,11 +110,11 @@ impl Looking<'_> {
         let at = self.root.join(folder);
         let failed = |source| InventoryError { path: at.clone(), source };
         let mut entries = Vec::new();
-        for entry in fs::read_dir(&at).map_err(failed)? {
+        for entry in still_there(fs::read_dir(&at)).map_err(failed)?.into_iter().flatten() {
             let entry = entry.map_err(failed)?;
             let path = folder.join(entry.file_name());
             // Of a folder's entry this is the link itself, where it is one.
-            let found = entry.metadata().map_err(failed)?;
+            let Some(found) = still_there(entry.metadata()).map_err(failed)? else { continue };
             match entry.file_name().into_string() {
                 Ok(name) => entries.push(Entry { name, path, found }),
                 Err(_) => self.found.unknown.push(path),
@@ -129,11 +129,11 @@ impl Looking<'_> {
         let mut open = vec![self.root.join(path)];
         while let Some(path) = open.pop() {
             let failed = |source| InventoryError { path: path.clone(), source };
-            let found = path.symlink_metadata().map_err(failed)?;
+            let Some(found) = still_there(path.symlink_metadata()).map_err(failed)? else { continue };
             footprint.add(&found);
             newest = newest.max(last_use::of(&found));
             if found.is_dir() {
-                for entry in fs::read_dir(&path).map_err(failed)? {
+                for entry in still_there(fs::read_dir(&path)).map_err(failed)?.into_iter().flatten() {
                     open.push(entry.map_err(failed)?.path());
                 }
             }
@@ -143,18 +143,18 @@ impl Looking<'_> {
 
     fn add(&mut self, kind: Kind, path: PathBuf, last_used: i64, kept: Option<String>) -> Result<(), InventoryError> {
         let (footprint, _) = self.measure(&path)?;
-        self.found.items.push(Item { kind, path, beside: Vec::new(), footprint, last_used, needs: Vec::new(), kept });
+        let stays = kept.map_or(Stays::WhileUsed, Stays::Always);
+        self.found.items.push(Item { kind, path, beside: Vec::new(), footprint, last_used, needs: Vec::new(), stays });
         Ok(())
     }
 
     /// What a killed process left; of use for as long as something in it was written lately.
     fn leftover(&mut self, entry: Entry) -> Result<(), InventoryError> {
-        let (footprint, newest) = self.measure(&entry.path)?;
+        let (footprint, last_used) = self.measure(&entry.path)?;
         // What was about to be removed was decided on before.
-        let last_used = if entry.name.starts_with(REMOVING) { 0 } else { newest };
-        let Entry { path, .. } = entry;
-        let kind = Kind::Leftover;
-        self.found.items.push(Item { kind, path, beside: Vec::new(), footprint, last_used, needs: Vec::new(), kept: None });
+        let stays = if entry.name.starts_with(REMOVING) { Stays::NoLonger } else { Stays::WhileUsed };
+        let (kind, path) = (Kind::Leftover, entry.path);
+        self.found.items.push(Item { kind, path, beside: Vec::new(), footprint, last_used, needs: Vec::new(), stays });
         Ok(())
     }
 
@@ -426,6 +426,15 @@ struct HubFolders {
     locks: BTreeMap<String, PathBuf>,
     /// Where each snapshot stands among the items, and its lock's name.
     snapshots: Vec<(usize, String)>,
+}
+
+/// A dry run may look while a farm is at work: what vanishes meanwhile is not there.
+fn still_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn of_this_program() -> String {

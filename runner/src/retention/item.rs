@@ -45,6 +45,17 @@ pub struct Item {
     pub last_used: i64,
     /// Paths of the things that it does not work without.
     pub needs: Vec<PathBuf>,
-    /// Why it stays whatever its age.
-    pub kept: Option<String>,
+    /// How long it stays.
+    pub stays: Stays,
+}
+
+/// How long a thing stays. One that another needs stays as long as that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stays {
+    /// For its kind's age after its last use.
+    WhileUsed,
+    /// Whatever its age, and why.
+    Always(String),
+    /// A removal that was interrupted had it already.
+    NoLonger,
 }

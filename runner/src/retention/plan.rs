@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::footprint::Footprint;
-use super::item::{Item, Kind};
+use super::item::{Item, Kind, Stays};
 use super::policy::Policy;
 
 /// What goes and what stays.
@@ -16,12 +16,15 @@ pub struct Plan {
     pub stay: Vec<Item>,
 }
 
-/// Decides for each item. One stays that is kept, was used within its kind's age, or is needed by one that stays.
+/// Decides for each item. One stays that always does, was used within its kind's age, or is needed by one that stays.
 pub fn plan(items: Vec<Item>, policy: &Policy, now: i64) -> Plan {
     let by_path: BTreeMap<PathBuf, usize> = items.iter().enumerate().map(|(index, item)| (item.path.clone(), index)).collect();
-    let is_young = |item: &Item| item.last_used > now.saturating_sub(policy.age(item.kind).ms());
-    let mut open: Vec<usize> =
-        (0..items.len()).filter(|index| items[*index].kept.is_some() || is_young(&items[*index])).collect();
+    let stays_by_itself = |item: &Item| match item.stays {
+        Stays::Always(_) => true,
+        Stays::WhileUsed => item.last_used > now.saturating_sub(policy.age(item.kind).ms()),
+        Stays::NoLonger => false,
+    };
+    let mut open: Vec<usize> = (0..items.len()).filter(|index| stays_by_itself(&items[*index])).collect();
     let mut staying: BTreeSet<usize> = open.iter().copied().collect();
     while let Some(index) = open.pop() {
         for needed in items[index].needs.iter().filter_map(|path| by_path.get(path)) {
@@ -99,7 +102,7 @@ mod tests {
             footprint: Footprint::of_own(1 << number.min(40)),
             last_used: NOW - Age::days(days).ms(),
             needs: Vec::new(),
-            kept: None,
+            stays: Stays::WhileUsed,
         }
     }
 
@@ -116,10 +119,16 @@ mod tests {
 
     #[test]
     fn what_is_kept_stays_at_any_age_and_a_clock_that_went_back_removes_nothing() {
-        let kept = Item { kept: Some("in use".into()), ..item(0, Kind::Environment, 9999) };
+        let kept = Item { stays: Stays::Always("in use".into()), ..item(0, Kind::Environment, 9999) };
         let of_tomorrow = item(1, Kind::Reference, -1);
         let nothing: OlderThan = "0d".parse().unwrap();
         assert!(plan(vec![kept, of_tomorrow], &Policy::new(&[nothing]), NOW).go.is_empty());
+    }
+
+    #[test]
+    fn what_was_about_to_be_removed_goes_at_any_age() {
+        let left = Item { stays: Stays::NoLonger, ..item(0, Kind::Leftover, 0) };
+        assert_eq!(plan(vec![left], &Policy::default(), NOW).go.len(), 1);
     }
 
     fn any_item(count: usize) -> impl Strategy<Value = (usize, i64, bool, Vec<usize>)> {
@@ -130,7 +139,7 @@ mod tests {
         (0usize..30).prop_flat_map(|count| prop::collection::vec(any_item(count), count)).prop_map(|drawn| {
             let made = drawn.into_iter().enumerate().map(|(number, (kind, days, is_kept, needs))| Item {
                 needs: needs.iter().map(|needed| format!("{needed}").into()).collect(),
-                kept: is_kept.then(|| "in use".to_owned()),
+                stays: if is_kept { Stays::Always("in use".to_owned()) } else { Stays::WhileUsed },
                 ..item(number, Kind::ALL[kind], days)
             });
             made.collect()
@@ -144,13 +153,13 @@ mod tests {
             let planned = plan(items.clone(), &policy, NOW);
             prop_assert_eq!(planned.go.len() + planned.stay.len(), items.len());
             for item in &planned.go {
-                prop_assert!(item.kept.is_none() && NOW - item.last_used >= Age::days(days).ms());
+                prop_assert!(item.stays == Stays::WhileUsed && NOW - item.last_used >= Age::days(days).ms());
             }
             // Nothing that stays lacks what it needs, and nothing stays without a reason.
             for item in &planned.stay {
                 prop_assert!(!item.needs.iter().any(|needed| planned.removes(needed)));
                 let is_needed = planned.stay.iter().any(|other| other.needs.contains(&item.path));
-                prop_assert!(item.kept.is_some() || NOW - item.last_used < Age::days(days).ms() || is_needed);
+                prop_assert!(item.stays != Stays::WhileUsed || NOW - item.last_used < Age::days(days).ms() || is_needed);
             }
             // A second look, with what went gone, finds nothing.
             prop_assert!(plan(planned.stay.clone(), &policy, NOW).go.is_empty());

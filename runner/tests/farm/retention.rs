@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -294,6 +294,47 @@ fn what_a_killed_gc_left_goes_with_the_next() {
     assert!(rows.iter().any(|row| row["kind"] == "hub_content" && row["count"] == 1), "{rows:?}");
     assert!(!state.path(&left).exists() && !state.path("hub/models/org/model-a").exists());
     assert!(state.rows(&[]).0.is_empty());
+}
+
+#[test]
+fn a_gc_that_is_killed_at_any_moment_leaves_nothing_broken() {
+    let state = State::new();
+    let files = ["inputs.safetensors", "reference.safetensors", "yardstick.safetensors", "card.json"];
+    for number in 0..600 {
+        // Every third is young.
+        let days = if number % 3 == 0 { 1 } else { 99 };
+        for file in files {
+            state.file(&format!("references/{:02x}/{number:032x}/{file}", number % 256), "tensors", days);
+        }
+    }
+    let folder = |number: usize| state.path(&format!("references/{:02x}/{number:032x}", number % 256));
+    let there = || (0..600).filter(|number| folder(*number).exists()).collect::<Vec<_>>();
+    let mut kills = 0;
+    // Longer each time, so that few calls do it all.
+    for delay in (0..).map(|step: u32| Duration::from_millis(1 << step.min(12))) {
+        let mut gc = modelfarm(state.folder.path()).arg("gc").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let before = there().len();
+        // It is killed at its work, and not while it still looks.
+        while there().len() == before && gc.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(delay);
+        let was_killed = gc.try_wait().unwrap().is_none();
+        gc.kill().unwrap();
+        gc.wait().unwrap();
+        for number in there() {
+            assert!(files.iter().all(|file| folder(number).join(file).is_file()), "reference {number} is there in part");
+        }
+        if !was_killed {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 0, "no call was killed at its work");
+    assert_eq!(there(), (0..600).step_by(3).collect::<Vec<_>>());
+    assert!(state.rows(&[]).0.is_empty());
+    let left = state.everything();
+    assert!(!left.iter().any(|path| path.contains(".removing-")), "{left:?}");
 }
 
 /// Though the settings ask for another, and its folder seems old.
