@@ -101,6 +101,7 @@ fn hostile_sample() -> Sample {
         environment.facts = json!({ "x": text });
     }
     sample.history = history_of(&sample.rows(), Some(&text));
+    sample.history.runs = vec![sample.run.clone()];
     sample
 }
 

@@ -1,4 +1,4 @@
-//! The static HTML report: an index with the whole run, a page of its failures, a page an architecture and a page a model.
+//! The static HTML report: an index with the whole run, pages of failures, flakes and runs, a page an architecture and a page a model.
 //!
 //! It works from a folder without a server, makes no request, runs no script and says so in its content security policy.
 
@@ -8,6 +8,7 @@ mod architecture_view;
 mod changes_view;
 mod engine;
 mod failures_view;
+mod flakes_view;
 mod health_view;
 mod index_view;
 mod leaf_view;
@@ -15,6 +16,7 @@ mod links;
 mod matrix_view;
 mod model_view;
 mod nested_facts;
+mod runs_view;
 mod site_folder;
 mod strip_view;
 mod trend_view;
@@ -26,7 +28,7 @@ use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::cause::Causes;
 use serde_json::Value;
 
-use crate::query::{FailureGroup, Strips};
+use crate::query::{FailureGroup, FlakeRow, HostRow, Strips};
 use crate::rows::{AttemptDetail, RunRow};
 use crate::step_summary::Before;
 pub use site_folder::SiteError;
@@ -63,6 +65,12 @@ pub struct RunHistory {
     pub failures: Vec<FailureGroup>,
     /// What its cases came to in the nights before it.
     pub strips: Strips,
+    /// Cases that flake, the most often failing first.
+    pub flakes: Vec<FlakeRow>,
+    /// Hosts, those on which most fails first.
+    pub hosts: Vec<HostRow>,
+    /// The newest runs of the store, newest first.
+    pub runs: Vec<RunRow>,
 }
 
 /// An environment as the report tells of it.
@@ -155,6 +163,9 @@ pub fn write_report(out: &Path, input: &ReportInput<'_>) -> Result<ReportSummary
     }
     let view = failures_view::FailuresView::new(input, &links);
     site.add("failures.html", &engine.render("failures.html", "failures.html", &view)?)?;
+    let view = flakes_view::FlakesView::new(input, &links);
+    site.add("flakes.html", &engine.render("flakes.html", "flakes.html", &view)?)?;
+    site.add("runs.html", &engine.render("runs.html", "runs.html", &runs_view::RunsView::new(input))?)?;
     let view = index_view::IndexView::new(input, &cases, &links);
     site.add("index.html", &engine.render("index.html", "index.html", &view)?)?;
     Ok(site.publish()?)

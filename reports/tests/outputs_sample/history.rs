@@ -6,7 +6,8 @@ use modelfarm_matrix::outcome::{Outcome, Standing};
 use modelfarm_matrix::rhythm::NightState;
 use modelfarm_reports::page::RunHistory;
 use modelfarm_reports::query::{
-    CaseStrip, ChangeRow, ComparedRun, Comparison, FailureGroup, NightRow, PackageChange, Side, StripNight, Strips,
+    CaseStrip, ChangeRow, ComparedRun, Comparison, FailureGroup, FlakeRow, HostRow, NightRow, PackageChange, Side, StripNight,
+    Strips,
 };
 use modelfarm_reports::rows::ResultRow;
 use modelfarm_reports::step_summary::Before;
@@ -15,7 +16,14 @@ const NIGHTS: usize = 30;
 
 /// What was before the rows of a run.
 pub fn history_of(rows: &[ResultRow], text: Option<&str>) -> RunHistory {
-    RunHistory { before: before(rows, text), failures: failures(rows, text), strips: strips(rows, text) }
+    RunHistory {
+        before: before(rows, text),
+        failures: failures(rows, text),
+        strips: strips(rows, text),
+        flakes: rows.iter().take(3).map(|row| flake(row, text)).collect(),
+        hosts: vec![host(text, "ci-runner-7", true), host(text, "ci-runner-8", false)],
+        runs: Vec::new(),
+    }
 }
 
 fn chosen(text: Option<&str>, otherwise: impl Into<String>) -> String {
@@ -88,6 +96,27 @@ pub fn before(rows: &[ResultRow], text: Option<&str>) -> Before {
     };
     let nights = vec![night(30, NightState::Complete), night(29, NightState::Partial), night(28, NightState::Missing)];
     Before { comparison: Some(comparison), nights }
+}
+
+fn flake(row: &ResultRow, text: Option<&str>) -> FlakeRow {
+    FlakeRow {
+        case_id: row.case_id.clone(),
+        architecture: row.architecture.clone(),
+        model: row.model.clone(),
+        target: row.target.clone(),
+        mode: row.mode,
+        workload: row.workload,
+        runs: 30,
+        tries: 34,
+        failed: 5,
+        rate: 0.157,
+        failed_on: [(chosen(text, "ci-runner-7"), 5)].into(),
+        last_failed_at: Some(chosen(text, "2026-11-28T02:17:00.000Z")),
+    }
+}
+
+fn host(text: Option<&str>, name: &str, stands_out: bool) -> HostRow {
+    HostRow { host: chosen(text, name), tries: 340, failed: 40, expected: 4.2, excess: 17.5, stands_out }
 }
 
 fn failures(rows: &[ResultRow], text: Option<&str>) -> Vec<FailureGroup> {

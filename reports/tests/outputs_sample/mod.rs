@@ -114,7 +114,7 @@ pub fn sample(architectures: usize) -> Sample {
     add_toys(&mut attempts);
     let run = run_of(&attempts, RunState::Complete, 0);
     let rows: Vec<ResultRow> = attempts.iter().map(|attempt| attempt.row.clone()).collect();
-    let history = history_of(&rows, None);
+    let history = RunHistory { runs: vec![run.clone()], ..history_of(&rows, None) };
     Sample { run, attempts, environments: vec![environment()], gates: Gates::default(), history, causes: Causes::default() }
 }
 

@@ -25,6 +25,8 @@ const DAY_MS: i64 = 86_400_000;
 const NIGHTS_BACK: i64 = 14;
 /// So many nights has a history strip.
 const STRIP_NIGHTS: u32 = 30;
+/// So many of the newest runs are listed.
+const RUNS_LISTED: u64 = 100;
 
 /// Writes a text to standard output. A reader that went away is no error.
 pub fn print(text: &str) -> Result<(), Failure> {
@@ -135,6 +137,9 @@ async fn write_files(store: &Store, run: &RunRow, matrix_file: &str, files: File
             before: before.clone(),
             failures: store.failures(&of_run, false).await?,
             strips: store.strips(&run.run_id, STRIP_NIGHTS, &CaseFilter::default()).await?,
+            flakes: store.flakes(Some(&run.matrix), STRIP_NIGHTS).await?,
+            hosts: store.host_flakes(Some(&run.matrix), STRIP_NIGHTS).await?,
+            runs: store.runs(Some(RUNS_LISTED)).await?,
         };
         let environments: Vec<EnvironmentFacts> = store
             .environments(None)
