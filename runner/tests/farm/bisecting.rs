@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::copying::one_run;
+use crate::scripts::{output as output_of, script, shard_state};
 use crate::setup::{TestFarm, one_at_a_time, state_dir, text};
 
 const PACKAGES: [&str; 3] = ["planted-alpha", "planted-beta", "planted-gamma"];
@@ -201,6 +202,19 @@ fn bisect_finds_a_planted_change_among_three_packages_of_four_versions() {
         let said = planted.refusal(asked.0, asked.1, asked.2, &[]);
         assert!(said.contains(part), "{part}: {said}");
     }
+    // The same is seen again in both environments by the job that merges a night, which fails for it.
+    let (history, out) = (shard_state(&planted.farm, 0), planted.farm.folder.path().join("out"));
+    let mut merge = script("nightly-merge", &[text(&history), text(&out), text(&planted.farm.database())]);
+    merge.env("RUN_ID", &bad).env("MATRIX", &planted.matrix);
+    merge.env("MODELFARM_WHEEL_FOLDERS", planted.farm.folder.path().join("wheels"));
+    let (code, log) = output_of(merge);
+    assert!(code == Some(1) && log.contains("regressed: 1, of which 1 confirmed and 0 open"), "{code:?}: {log}");
+    let summary = std::fs::read_to_string(out.join("summary.md")).unwrap();
+    assert!(
+        summary.contains("✗ yes") && summary.contains("planted&#45;beta 1&#46;0&#46;dev1 → 1&#46;0&#46;post1"),
+        "{summary}"
+    );
+
     let other = planted.farm.file("other.toml", &MATRIX.replace("tiny-resnet", "tiny-vit"));
     let database = format!("sqlite://{}", planted.farm.database().display());
     tokio::runtime::Runtime::new().unwrap().block_on(one_run(&database));

@@ -39,7 +39,7 @@ fn matrix(modes: &[&str]) -> String {
     MATRIX.replace("MODELS", &format!("{MODELS:?}")).replace("MODES", &format!("{modes:?}"))
 }
 
-fn script(name: &str, arguments: &[&str]) -> Command {
+pub fn script(name: &str, arguments: &[&str]) -> Command {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci").join(name);
     let mut command = Command::new(path);
     command.args(arguments).env("MODELFARM", env!("CARGO_BIN_EXE_modelfarm")).stdin(Stdio::null());
@@ -52,13 +52,13 @@ fn script(name: &str, arguments: &[&str]) -> Command {
     command
 }
 
-fn output(mut command: Command) -> (Option<i32>, String) {
+pub fn output(mut command: Command) -> (Option<i32>, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     (status.code(), format!("{}\n{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
 }
 
 /// A state folder of its own, which shares what is large and the same everywhere.
-fn shard_state(farm: &TestFarm, index: u32) -> PathBuf {
+pub fn shard_state(farm: &TestFarm, index: u32) -> PathBuf {
     let state = farm.folder.path().join(format!("shard-{index}"));
     std::fs::create_dir_all(&state).unwrap();
     for shared in ["environments", "fixtures"] {
