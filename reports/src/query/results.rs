@@ -70,21 +70,32 @@ impl FromStr for AttemptPlace {
     }
 }
 
+/// `results`, up to its conditions.
+fn select() -> Statement {
+    built(concat!(
+        "SELECT ",
+        result_columns!(),
+        " FROM attempts a JOIN cases c ON c.case_key = a.case_key JOIN runs r ON r.run_key = a.run_key WHERE 1 = 1"
+    ))
+}
+
 impl Store {
     /// The attempts that a filter lets through: newest run first, within a run by canonical case string and number of the try.
     pub async fn results(&self, filter: &ResultFilter) -> Result<Vec<ResultRow>, StoreError> {
         let mut transaction = self.database.read().await?;
-        let mut query = built(concat!(
-            "SELECT ",
-            result_columns!(),
-            " FROM attempts a JOIN cases c ON c.case_key = a.case_key JOIN runs r ON r.run_key = a.run_key WHERE 1 = 1"
-        ));
-        query = filter.narrow(&mut transaction, query).await?;
+        let place = match &filter.after {
+            Some(place) => Some(KnownPlace::of(&mut transaction, place).await?),
+            None => None,
+        };
+        if let (Some(limit), None, false) = (filter.limit, &filter.run, filter.cases.names_few()) {
+            return newest(&mut transaction, filter, place, limit).await;
+        }
+        let mut query = filter.narrow(&mut transaction, select()).await?;
         if filter.final_only {
             query = query.text(" AND a.is_final = 1");
         }
-        if let Some(place) = &filter.after {
-            query = behind(&mut transaction, query, place).await?;
+        if let Some(place) = &place {
+            query = place.narrow(query);
         }
         query = query.text(" ORDER BY r.started_at DESC, r.run_id DESC, c.canonical, a.attempt");
         if let Some(limit) = filter.limit {
@@ -94,22 +105,78 @@ impl Store {
     }
 }
 
-/// Leaves out an attempt and what comes before it, whether or not the filter lets the attempt itself through.
-async fn behind(transaction: &mut Transaction, query: Statement, place: &AttemptPlace) -> Result<Statement, StoreError> {
-    let run = find_run(transaction, &place.run_id).await?;
-    let run = sql("SELECT run_id, started_at FROM runs WHERE run_key = $1").bind(run.run_key);
-    let run = transaction.one(run).await?;
-    let (run_id, started_at) = (run.text("run_id")?, run.int("started_at")?);
-    let case = sql("SELECT canonical FROM cases WHERE case_id = $1").bind(place.case_id.as_str());
-    let Some(case) = transaction.optional(case).await? else {
-        return Err(StoreError::NoSuchCase(place.case_id.to_string()));
+/// The first rows of all runs, a run at a time: all attempts of years are not sorted for those of the last night.
+async fn newest(
+    transaction: &mut Transaction,
+    filter: &ResultFilter,
+    place: Option<KnownPlace>,
+    limit: u64,
+) -> Result<Vec<ResultRow>, StoreError> {
+    let query = built("SELECT r.run_key, r.run_id FROM runs r WHERE 1 = 1");
+    let query = match &place {
+        Some(KnownPlace { run_id, started_at, .. }) => query
+            .text(" AND r.started_at <= ")
+            .bind(*started_at)
+            .text(" AND (r.started_at < ")
+            .bind(*started_at)
+            .text(" OR r.run_id <= ")
+            .bind(run_id)
+            .text(")"),
+        None => query,
     };
-    let canonical = case.text("canonical")?;
-    // The first condition says nothing new: an index over the starts of runs can use it.
-    let query = query.text(" AND r.started_at <= ").bind(started_at).text(" AND (r.started_at < ").bind(started_at);
-    let query = query.text(" OR r.run_id < ").bind(&run_id).text(" OR (r.run_id = ").bind(&run_id);
-    let query = query.text(" AND (c.canonical > ").bind(&canonical).text(" OR (c.canonical = ").bind(&canonical);
-    Ok(query.text(" AND a.attempt > ").bind(place.attempt).text("))))"))
+    let mut rows = Vec::new();
+    for run in transaction.all(query.text(" ORDER BY r.started_at DESC, r.run_id DESC")).await? {
+        let missing = limit.saturating_sub(rows.len() as u64);
+        if missing == 0 {
+            break;
+        }
+        let query = filter.narrow_attempts(select().text(" AND a.run_key = ").bind(run.int("run_key")?));
+        let mut query = if filter.final_only { query.text(" AND a.is_final = 1") } else { query };
+        if let Some(place) = place.as_ref().filter(|place| run.text("run_id").is_ok_and(|run_id| run_id == place.run_id)) {
+            query = place.narrow_within_run(query.text(" AND ("), ")");
+        }
+        let query = query.text(" ORDER BY c.canonical, a.attempt LIMIT ").bind(missing);
+        for row in transaction.all(query).await? {
+            rows.push(result_row(&row)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// A place of an attempt by what rows are ordered by.
+struct KnownPlace {
+    run_id: String,
+    started_at: i64,
+    canonical: String,
+    attempt: u32,
+}
+
+impl KnownPlace {
+    async fn of(transaction: &mut Transaction, place: &AttemptPlace) -> Result<Self, StoreError> {
+        let run = find_run(transaction, &place.run_id).await?;
+        let start = sql("SELECT started_at FROM runs WHERE run_key = $1").bind(run.run_key);
+        let started_at = transaction.one(start).await?.int("started_at")?;
+        let case = sql("SELECT canonical FROM cases WHERE case_id = $1").bind(place.case_id.as_str());
+        let Some(case) = transaction.optional(case).await? else {
+            return Err(StoreError::NoSuchCase(place.case_id.to_string()));
+        };
+        Ok(Self { run_id: run.run_id, started_at, canonical: case.text("canonical")?, attempt: place.attempt })
+    }
+
+    /// Leaves out the place and what comes before it, whether or not there is an attempt at it.
+    fn narrow(&self, query: Statement) -> Statement {
+        let Self { run_id, started_at, .. } = self;
+        // The first condition says nothing new: an index over the starts of runs can use it.
+        let query = query.text(" AND r.started_at <= ").bind(*started_at).text(" AND (r.started_at < ").bind(*started_at);
+        let query = query.text(" OR r.run_id < ").bind(run_id).text(" OR (r.run_id = ").bind(run_id).text(" AND (");
+        self.narrow_within_run(query, ")))")
+    }
+
+    /// The condition of a row that is behind it in its run, and what follows the condition.
+    fn narrow_within_run(&self, query: Statement, end: &'static str) -> Statement {
+        let query = query.text("c.canonical > ").bind(&self.canonical).text(" OR (c.canonical = ").bind(&self.canonical);
+        query.text(" AND a.attempt > ").bind(self.attempt).text(")").text(end)
+    }
 }
 
 impl ResultFilter {
@@ -118,6 +185,11 @@ impl ResultFilter {
         if let Some(reference) = &self.run {
             query = query.text(" AND a.run_key = ").bind(find_run(transaction, reference).await?.run_key);
         }
-        Ok(self.cases.narrow(query).and_in("a.outcome", self.outcomes.iter().map(|word| word.as_str())))
+        Ok(self.narrow_attempts(query))
+    }
+
+    /// Adds cases and outcomes alone.
+    fn narrow_attempts(&self, query: Statement) -> Statement {
+        self.cases.narrow(query).and_in("a.outcome", self.outcomes.iter().map(|word| word.as_str()))
     }
 }

@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
 
-use super::parameter::{Bounded, LIMIT};
+use super::parameter::{CURSOR, LIMIT};
 use super::question::Question;
 use super::refusal::Refusal;
 use crate::table::{Format, TableRow, harmless_json, write_rows};
@@ -58,7 +58,7 @@ impl<R> Page<R> {
 
 /// How many rows the pages before had, where the cursor is their number.
 pub(super) fn passed_over(question: &Question) -> Result<u64, Refusal> {
-    question.number(Bounded { name: "cursor", least: 0, most: 1_000_000_000, default: 0 })
+    question.number(CURSOR)
 }
 
 impl<R: TableRow> Page<R> {

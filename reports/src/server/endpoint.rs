@@ -129,7 +129,11 @@ impl Endpoint {
     pub(super) fn events(path: &'static str, name: &'static str, summary: &'static str) -> Self {
         let none = |_, _| async { Err(Refusal::not_found("it streams")) };
         let endpoint = Self::new(path, name, summary, "text/event-stream", none);
-        Self { ask: Ask::Events, ..endpoint }.depending_on(DependsOn::Moment)
+        // Each event as its fields: the data is JSON in a text.
+        let field = || ObjectBuilder::new().schema_type(Type::String).build();
+        let event = ObjectBuilder::new().property("id", field()).property("event", field()).property("data", field());
+        let gives = vec![("text/event-stream", event.required("data").build().into())];
+        Self { ask: Ask::Events, gives, ..endpoint }.depending_on(DependsOn::Moment)
     }
 
     /// It answers JSON with a schema, and CSV.

@@ -39,7 +39,7 @@ fn over_time() -> Vec<Parameter> {
 fn compared() -> Vec<Parameter> {
     let runs = vec![
         Parameter::run("The newer run; default: the newest complete run"),
-        matrix("The newest complete run of this matrix; not together with a run"),
+        matrix("The newest complete run of this matrix; a run that is named must be of it"),
         Parameter::since_run(
             "What it is compared with: a run, a date or a duration; default: the complete run of the matrix before it",
         ),
@@ -106,6 +106,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         .with([case_in_path()]),
         Endpoint::rows("/api/v1/results", "results", "Attempts, newest run first", a::results)
             .with(of_run("The run; default: every run"))
+            .going_on_with(Parameter::attempt_cursor())
             .with([Parameter::truth("all_attempts", "Earlier tries too, and not only the one that counts")]),
         Endpoint::rows("/api/v1/regressions", "regressions", "What became of each case between two runs", a::regressions)
             .with(compared())

@@ -34,6 +34,8 @@ pub(super) struct Bounded {
 
 /// How many rows a page has.
 pub(super) const LIMIT: Bounded = Bounded { name: "limit", least: 1, most: 1000, default: 100 };
+/// How many rows the pages before had.
+pub(super) const CURSOR: Bounded = Bounded { name: "cursor", least: 0, most: 1_000_000_000, default: 0 };
 /// How many attempts with everything that is known of them an answer has.
 pub(super) const DETAILS: Bounded = Bounded { name: "limit", least: 1, most: 100, default: 20 };
 /// How many complete runs tell whether a case flakes.
@@ -102,9 +104,16 @@ impl Parameter {
         Self::query("format", "How rows are written; else the header Accept says it, else JSON", schema.build())
     }
 
-    /// Where a page goes on.
+    /// Where a page goes on, as a number of rows.
     pub(super) fn cursor() -> Self {
-        Self::query("cursor", "Where the page goes on: as the `Link` header of the page before has it", text().build())
+        Self::number(CURSOR, "Where the page goes on: as the `Link` header of the page before has it")
+    }
+
+    /// Where a page goes on, as the last attempt of the page before.
+    pub(super) fn attempt_cursor() -> Self {
+        let place =
+            text().pattern(Some("^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[0-9a-f]{16}\\.[0-9]{1,9}$"));
+        Self::query(CURSOR.name, "Where the page goes on: as the `Link` header of the page before has it", place.build())
     }
 
     /// It may be there several times: any of its values.

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use modelfarm_matrix::attempt::Attempt;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::client::{get, raw};
+use crate::samples::{case, passed};
 use crate::served::{on_every_kind, on_sqlite};
 
 #[tokio::test]
@@ -166,4 +168,27 @@ async fn a_body_that_is_sent_along_changes_nothing() {
     let mut text = String::new();
     tokio::time::timeout(Duration::from_secs(20), stream.read_to_string(&mut text)).await.unwrap().unwrap();
     assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 2, "{text}");
+}
+
+#[tokio::test]
+async fn many_at_once_are_all_answered_while_others_record() {
+    for served in on_every_kind().await {
+        let asking: Vec<_> = (0..120)
+            .map(|number| {
+                let path = ["/api/v1/results", "/api/v1/regressions", "/metrics", "/api/v1/runs", "/feed.atom"][number % 5];
+                let address = served.address;
+                tokio::spawn(async move { get(address, &format!("{path}?matrix=smoke")).await.status })
+            })
+            .collect();
+        for attempt in 1..=20 {
+            let attempt = Attempt { attempt, ..passed(&case(3)) };
+            served.store.finish_attempt_before_retry(&served.going, &attempt).await.unwrap();
+        }
+        for (number, asked) in asking.into_iter().enumerate() {
+            // Some know no matrix, and say so.
+            assert_eq!(asked.await.unwrap(), [400, 200, 400, 400, 200][number % 5], "{number}");
+        }
+        let after = get(served.address, "/api/v1/results?all_attempts=true&limit=1000").await;
+        assert_eq!(after.column("attempt").len(), 7 + 20);
+    }
 }

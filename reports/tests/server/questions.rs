@@ -26,6 +26,8 @@ async fn rows_are_those_that_were_asked_for() {
         assert_eq!(ask("/api/v1/regressions?change=fixed").await.json(), json!([]));
         let compared = ask("/api/v1/comparison").await.json();
         assert_eq!(compared["changes"], json!({"regressed": 1, "undecided": 1}));
+        let named = ask("/api/v1/comparison?run=latest~1&matrix=smoke").await.json();
+        assert_eq!(named["after"], compared["after"]);
         assert_eq!((&compared["before"]["run_id"], &compared["is_bad"]), (&json!(served.first), &json!(true)));
 
         assert_eq!(ask("/api/v1/failures?run=latest~1").await.column("signature"), [json!(HOSTILE)]);
@@ -73,6 +75,8 @@ async fn pages_together_are_the_whole_and_each_is_as_long_as_asked() {
             "/api/v1/results?",
             "/api/v1/results?all_attempts=true&target=tpu-emulated&",
             "/api/v1/results?run=latest~1&",
+            "/api/v1/results?model=zoo/tiny-1&model=zoo/tiny-2&",
+            "/api/v1/results?outcome=pass&",
             "/api/v1/runs?",
             "/api/v1/runs/latest~1/events?",
             "/api/v1/environments?",
@@ -104,7 +108,6 @@ async fn what_is_not_known_is_refused_with_what_is() {
         ("/api/v1/results?format=csvv", "format", Some("csv")),
         ("/api/v1/regressions?change=regresed", "change", Some("regressed")),
         ("/api/v1/regressions?since=yesterday", "since", None),
-        ("/api/v1/regressions?run=latest&matrix=smoke", "matrix", None),
         ("/api/v1/standing?since=latest", "since", None),
         ("/api/v1/nights?every=0d", "every", None),
         ("/api/v1/nights?every=1m&since=3650d", "every", None),
@@ -133,6 +136,7 @@ async fn what_is_not_there_is_told_so() {
         "/api/v1/runs/ffff/events/stream",
         "/api/v1/results?run=ffff",
         "/api/v1/regressions?matrix=other",
+        "/api/v1/comparison?run=latest~1&matrix=other",
         "/api/v1/cases/ffffffffffffffff",
         "/api/v1/cases/xyz",
         &format!("/api/v1/runs/{run}/cases/{case}/attempts/2"),

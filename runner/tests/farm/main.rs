@@ -14,5 +14,6 @@ mod outputs;
 #[path = "../../../reports/tests/store/postgres_server.rs"]
 mod postgres_server;
 mod scripts;
+mod serving;
 mod setup;
 mod smoke;

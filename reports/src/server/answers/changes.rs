@@ -55,9 +55,6 @@ pub(in crate::server) async fn comparison(server: Arc<Server>, question: Questio
 
 async fn compare(server: &Server, question: &Question) -> Result<Comparison, Refusal> {
     let (run, matrix) = (question.text("run"), question.text("matrix"));
-    if run.is_some() && matrix.is_some() {
-        return Err(Refusal::wrong_value("matrix", "a run is of one matrix; expected either run or matrix"));
-    }
     let asked = Compare {
         run: run.map(str::to_owned),
         matrix: matrix.map(str::to_owned),
@@ -65,5 +62,11 @@ async fn compare(server: &Server, question: &Question) -> Result<Comparison, Ref
         window: u32::try_from(question.number(WINDOW)?).ok(),
         cases: question.cases()?,
     };
-    Ok(server.store.comparison(&asked).await?)
+    let comparison = server.store.comparison(&asked).await?;
+    match matrix {
+        Some(wanted) if wanted != comparison.matrix => {
+            Err(Refusal::not_found(format!("run {} is of another matrix", comparison.after.run_id)))
+        }
+        _ => Ok(comparison),
+    }
 }

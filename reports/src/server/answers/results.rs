@@ -9,24 +9,15 @@ use crate::server::answer::Page;
 use crate::server::parameter::{DETAILS, LIMIT};
 use crate::server::question::Question;
 use crate::server::refusal::Refusal;
-use crate::store::StoreError;
 
 pub(in crate::server) async fn results(server: Arc<Server>, question: Question) -> Result<Page<ResultRow>, Refusal> {
     let limit = question.number(LIMIT)?;
-    let after: Option<AttemptPlace> = question.parsed("cursor")?;
     let filter = ResultFilter {
         final_only: !question.truth("all_attempts")?,
         limit: Some(limit + 1),
-        after: after.clone(),
+        after: question.parsed("cursor")?,
         ..question.results(question.text("run"))?
     };
-    if let Some(place) = &after {
-        let unknown = |error| match error {
-            StoreError::NoSuchRun { .. } => Refusal::wrong_value("cursor", "no run of this store is named in it"),
-            error => error.into(),
-        };
-        server.store.resolve_run(&place.run_id).await.map_err(unknown)?;
-    }
     let mut rows = server.store.results(&filter).await?;
     let is_more = rows.len() as u64 > limit;
     rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
