@@ -145,7 +145,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         )
         .with([
             matrix("The matrix; default: that of the newest run"),
-            Parameter::duration("every", "From one night to the next", "24h"),
+            Parameter::duration("every", "From one night to the next; the newest 10,000 are told at most", "24h"),
             Parameter::since(HOW_FAR_BACK),
         ])
         .depending_on(DependsOn::StoreAndTime),

@@ -37,7 +37,7 @@ fn window(question: &Question) -> Result<u32, Refusal> {
     Ok(u32::try_from(question.number(WINDOW)?).unwrap_or(u32::MAX))
 }
 
-/// The most nights that a rhythm may have within the time that is asked about: rows are made of those that did not come too.
+/// The most nights that are looked back: those that did not come are rows too, and a short rhythm would make millions of them.
 const MOST_NIGHTS: i64 = 10_000;
 
 pub(in crate::server) async fn nights(server: Arc<Server>, question: Question) -> Result<Page<NightRow>, Refusal> {
@@ -46,12 +46,26 @@ pub(in crate::server) async fn nights(server: Arc<Server>, question: Question) -
         _ => return Err(Refusal::wrong_value("every", "expected a duration such as 12h, 24h or 7d")),
     };
     // A run that began in this minute has begun.
-    let (from, now) = (question.from("30d")?, question.now + MINUTE_MS);
-    if now.saturating_sub(from) / every > MOST_NIGHTS {
-        let text =
-            format!("more than {MOST_NIGHTS} nights lie in the time since then; expected a longer one, or a later `since`");
-        return Err(Refusal::wrong_value("every", text));
-    }
+    let now = question.now + MINUTE_MS;
+    let from = beginning(question.from("30d")?, now, every);
     let matrix = question.text("matrix").map(str::to_owned);
     Page::of(server.store.nights(&Rhythm { matrix, every, from, now }).await?, &question)
+}
+
+/// `from`, or the time so many nights before now, whichever is later.
+fn beginning(from: i64, now: i64, every: i64) -> i64 {
+    from.max(now.saturating_sub(every.saturating_mul(MOST_NIGHTS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_rhythm_is_not_looked_back_far() {
+        assert_eq!(beginning(0, 50_000, 5), 0);
+        assert_eq!(beginning(0, 50_001, 5), 1);
+        assert_eq!(beginning(-7, i64::MAX, i64::MAX), 0);
+        assert_eq!(beginning(i64::MIN, 0, i64::MAX), -i64::MAX);
+    }
 }
