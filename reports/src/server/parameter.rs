@@ -95,7 +95,8 @@ impl Parameter {
 
     /// A duration.
     pub(super) fn duration(name: &'static str, about: &'static str, default: &'static str) -> Self {
-        Self::query(name, about, duration().default(Some(default.into())).build())
+        let some = duration().pattern(Some("^[1-9][0-9]{0,4}[mhdw]$"));
+        Self::query(name, about, some.default(Some(default.into())).build())
     }
 
     /// How rows are written.

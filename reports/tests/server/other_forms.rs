@@ -41,6 +41,7 @@ async fn the_feed_has_an_entry_a_regression_whose_id_stays() {
         assert_eq!(text("id"), id);
         assert!(text("title").starts_with("regressed (confirmed): zoo/tiny-2"), "{}", text("title"));
         assert!(text("summary").contains("</summary><script>"), "it is text: {}", text("summary"));
+        assert!(text("summary").contains("It has failed in each run since 20"), "{}", text("summary"));
         assert!(text("summary").contains("torch 2.14.0 → 2.15.0"), "{}", text("summary"));
         assert!(!answer.body.contains("<script>") && !answer.body.contains(['\u{1b}', '\u{202e}']));
         let elements: Vec<&str> = document.root_element().children().map(|node| node.tag_name().name()).collect();

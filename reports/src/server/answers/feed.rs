@@ -93,6 +93,9 @@ fn summary(comparison: &Comparison, row: &ChangeRow, confirmed: &str) -> String 
         ),
         format!("Run {} against {}.", comparison.after.run_id, comparison.before.run_id),
     ];
+    if let Some(first) = &row.first {
+        parts.push(format!("It has failed in each run since {}.", first.started_at));
+    }
     if let Some(signature) = &row.signature {
         parts.push(format!("It says: {}", signature.chars().take(500).collect::<String>()));
     }
