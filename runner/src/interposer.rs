@@ -10,11 +10,16 @@ use crate::state_dir::StateDir;
 
 static INTERPOSER: &[u8] = include_bytes!(env!("MODELFARM_INTERPOSER"));
 
-/// Writes the interposer into the state folder, under a name that holds its hash; does nothing where it is there.
-pub fn unpack(state: &StateDir) -> io::Result<PathBuf> {
+/// The file's name, which holds its hash.
+pub fn file_name() -> String {
     let digest = Sha256::digest(INTERPOSER);
     let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    let path = state.programs().join(format!("libmodelfarm_pjrt-{hash}.so"));
+    format!("libmodelfarm_pjrt-{hash}.so")
+}
+
+/// Writes the interposer into the state folder, under a name that holds its hash; does nothing where it is there.
+pub fn unpack(state: &StateDir) -> io::Result<PathBuf> {
+    let path = state.programs().join(file_name());
     if std::fs::metadata(&path).is_ok_and(|found| found.len() == INTERPOSER.len() as u64) {
         return Ok(path);
     }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::state_lock::InUse;
+
 /// Where the farm keeps its database, environments, Hub files, references and programs.
 #[derive(Debug, Clone)]
 pub struct StateDir {
@@ -18,10 +20,12 @@ impl StateDir {
         Ok(Self { root })
     }
 
-    /// Creates the folder, and tells whether it can be written to.
-    pub fn create(&self) -> io::Result<()> {
+    /// Creates the folder, tells whether it can be written to, and says that it is in use; waits, after a call of `on_wait`, while
+    /// something is being removed from it.
+    pub fn create(&self, on_wait: impl FnOnce()) -> io::Result<InUse> {
         std::fs::create_dir_all(&self.root)?;
-        tempfile::tempfile_in(&self.root).map(drop)
+        tempfile::tempfile_in(&self.root)?;
+        InUse::say(&self.root, on_wait)
     }
 
     /// The folder itself.

@@ -11,11 +11,19 @@ use crate::visible_text::visible;
 /// The style sheet of every page.
 pub(super) const STYLE: &str = include_str!("../../templates/style.css");
 
-const TEMPLATES: [(&str, &str); 4] = [
+const TEMPLATES: [(&str, &str); 12] = [
+    ("architecture.html", include_str!("../../templates/architecture.html")),
     ("base.html", include_str!("../../templates/base.html")),
+    ("changes.html", include_str!("../../templates/changes.html")),
+    ("failures.html", include_str!("../../templates/failures.html")),
+    ("flakes.html", include_str!("../../templates/flakes.html")),
+    ("group.html", include_str!("../../templates/group.html")),
     ("index.html", include_str!("../../templates/index.html")),
     ("matrix.html", include_str!("../../templates/matrix.html")),
     ("model.html", include_str!("../../templates/model.html")),
+    ("runs.html", include_str!("../../templates/runs.html")),
+    ("strip.html", include_str!("../../templates/strip.html")),
+    ("trend.html", include_str!("../../templates/trend.html")),
 ];
 
 /// Turns views into pages.

@@ -7,10 +7,13 @@ use modelfarm_matrix::expectation::Verdict;
 use modelfarm_matrix::model::ModelId;
 use serde::Serialize;
 
+use super::changes_view::{ChangesView, UnsoundNight, unsound_nights};
+use super::failures_view::{GroupView, group_view};
 use super::health_view::HealthView;
 use super::links::Links;
 use super::matrix_view::{TargetMatrix, matrices};
 use super::nested_facts::{Fact, nested_facts};
+use super::trend_view::TrendView;
 use super::{CaseTries, EnvironmentFacts, ReportInput};
 use crate::fair_cut::cut_fairly;
 use crate::figures::{count, counted, instant, milliseconds, milliseconds_between};
@@ -20,6 +23,9 @@ use crate::visible_text::one_line;
 
 /// Rows of the tables of unexpected and of declared results; every case is on its model's page too.
 const MOST_LISTED: usize = 1000;
+
+/// Groups of failures on the index; the page of failures has all.
+const MOST_GROUPS: usize = 5;
 
 /// What the index shows.
 #[derive(Serialize)]
@@ -34,6 +40,11 @@ pub(super) struct IndexView {
     started_at: String,
     took: Option<String>,
     health: HealthView,
+    unsound_nights: Vec<UnsoundNight>,
+    changes: Option<ChangesView>,
+    groups: Vec<GroupView>,
+    groups_counted: String,
+    trend: Option<TrendView>,
     unexpected: ResultList,
     declared: ResultList,
     legend: Vec<VerdictMark>,
@@ -110,6 +121,17 @@ impl IndexView {
             started_at: instant(&run.started_at),
             took: took.map(milliseconds),
             health: HealthView::new(&figures),
+            unsound_nights: unsound_nights(&input.history.before.nights),
+            changes: input.history.before.comparison.as_ref().map(|compared| ChangesView::new(compared, links, None)),
+            groups: input
+                .history
+                .failures
+                .iter()
+                .take(MOST_GROUPS)
+                .map(|group| group_view(group, input.causes, links))
+                .collect(),
+            groups_counted: counted(input.history.failures.len() as u64, "group"),
+            trend: TrendView::new(&input.history.strips),
             unexpected: result_list(cases, links, |verdict| verdict.is_unexpected()),
             declared: result_list(cases, links, |verdict| {
                 matches!(verdict, Verdict::ExpectedFail | Verdict::ExpectedInconclusive)

@@ -33,6 +33,8 @@ struct ColumnGroup {
 #[derive(Serialize)]
 struct MatrixRow {
     architecture: String,
+    /// Its page.
+    link: String,
     passed: String,
     /// Everything passes, as it should.
     clean: bool,
@@ -94,7 +96,7 @@ fn matrix(index: usize, target: &str, is_control: bool, rows: &[&ResultRow], lin
     let rows_shown = architectures.iter().map(|(architecture, found)| {
         let cells = columns.iter().zip(&firsts);
         let cells = cells.map(|(column, first)| cell(found.get(column).map_or(&[][..], Vec::as_slice), *first, links));
-        matrix_row(architecture, found, cells.collect())
+        matrix_row(architecture, found, cells.collect(), links)
     });
     TargetMatrix {
         target: one_line(target, 60),
@@ -112,13 +114,14 @@ fn matrix(index: usize, target: &str, is_control: bool, rows: &[&ResultRow], lin
     }
 }
 
-fn matrix_row(architecture: &str, found: &BTreeMap<Column, Vec<&ResultRow>>, cells: Vec<Cell>) -> MatrixRow {
+fn matrix_row(architecture: &str, found: &BTreeMap<Column, Vec<&ResultRow>>, cells: Vec<Cell>, links: &Links) -> MatrixRow {
     let mut tally = modelfarm_matrix::event::Tally::default();
     for row in found.values().flatten() {
         tally.add(row.outcome, row.verdict.is_unexpected());
     }
     MatrixRow {
         architecture: one_line(architecture, 96),
+        link: links.architecture(architecture),
         passed: format!("{}/{}", count(tally.pass), count(tally.pass + tally.fail)),
         clean: tally.pass == tally.total() && tally.unexpected == 0,
         cells,

@@ -1,10 +1,14 @@
-//! The static HTML report: an index with the whole run, and a page a model.
+//! The static HTML report: an index with the whole run, pages of failures, flakes and runs, a page an architecture and a page a model.
 //!
 //! It works from a folder without a server, makes no request, runs no script and says so in its content security policy.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail by a panic"))]
 
+mod architecture_view;
+mod changes_view;
 mod engine;
+mod failures_view;
+mod flakes_view;
 mod health_view;
 mod index_view;
 mod leaf_view;
@@ -12,15 +16,21 @@ mod links;
 mod matrix_view;
 mod model_view;
 mod nested_facts;
+mod runs_view;
 mod site_folder;
+mod strip_view;
+mod trend_view;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use modelfarm_matrix::case::CaseId;
+use modelfarm_matrix::cause::Causes;
 use serde_json::Value;
 
+use crate::query::{FailureGroup, FlakeRow, HostRow, Strips};
 use crate::rows::{AttemptDetail, RunRow};
+use crate::step_summary::Before;
 pub use site_folder::SiteError;
 
 /// Everything that a report is made of.
@@ -32,6 +42,10 @@ pub struct ReportInput<'a> {
     pub attempts: &'a [AttemptDetail],
     /// The environments that the attempts ran in.
     pub environments: &'a [EnvironmentFacts],
+    /// What is known beside the run itself.
+    pub history: &'a RunHistory,
+    /// Explanations of failure groups.
+    pub causes: &'a Causes,
     /// What to give `--matrix` to run a case of this run again.
     pub matrix_file: &'a str,
     /// What outputs were measured against.
@@ -40,6 +54,23 @@ pub struct ReportInput<'a> {
     pub generated_at: &'a str,
     /// The farm's version.
     pub farm_version: &'a str,
+}
+
+/// What is known beside a run itself.
+#[derive(Debug, Clone, Default)]
+pub struct RunHistory {
+    /// What changed since the complete run before it, and which nights came.
+    pub before: Before,
+    /// Its failures in groups, those that block most first.
+    pub failures: Vec<FailureGroup>,
+    /// What its cases came to in the nights before it.
+    pub strips: Strips,
+    /// Cases that flake, the most often failing first.
+    pub flakes: Vec<FlakeRow>,
+    /// Hosts, those on which most fails first.
+    pub hosts: Vec<HostRow>,
+    /// The newest runs of the store, newest first.
+    pub runs: Vec<RunRow>,
 }
 
 /// An environment as the report tells of it.
@@ -112,14 +143,29 @@ pub enum ReportError {
 pub fn write_report(out: &Path, input: &ReportInput<'_>) -> Result<ReportSummary, ReportError> {
     let engine = engine::Engine::new();
     let cases = final_and_earlier(input.attempts);
-    let links = links::Links::new(cases.iter().map(|case| &case.last.row.model));
+    let links = links::Links::new(cases.iter().map(|case| &case.last.row));
+    let strips = strip_view::CaseStrips::new(&input.history.strips);
     let mut site = site_folder::SiteFolder::open(out)?;
     site.add("style.css", engine::STYLE)?;
     for (model, cases) in by_model(&cases) {
         let page = links.page(model);
-        let view = model_view::ModelView::new(input, model, &cases);
+        let view = model_view::ModelView::new(input, &links, &strips, model, &cases);
         site.add(&page, &engine.render("model.html", &page, &view)?)?;
     }
+    let mut of_architecture: BTreeMap<&str, Vec<&CaseTries<'_>>> = BTreeMap::new();
+    for case in &cases {
+        of_architecture.entry(&case.last.row.architecture).or_default().push(case);
+    }
+    for (architecture, page) in links.architectures() {
+        let cases = of_architecture.get(architecture).map_or(&[][..], Vec::as_slice);
+        let view = architecture_view::ArchitectureView::new(input, &links, &strips, architecture, cases);
+        site.add(page, &engine.render("architecture.html", page, &view)?)?;
+    }
+    let view = failures_view::FailuresView::new(input, &links);
+    site.add("failures.html", &engine.render("failures.html", "failures.html", &view)?)?;
+    let view = flakes_view::FlakesView::new(input, &links);
+    site.add("flakes.html", &engine.render("flakes.html", "flakes.html", &view)?)?;
+    site.add("runs.html", &engine.render("runs.html", "runs.html", &runs_view::RunsView::new(input))?)?;
     let view = index_view::IndexView::new(input, &cases, &links);
     site.add("index.html", &engine.render("index.html", "index.html", &view)?)?;
     Ok(site.publish()?)

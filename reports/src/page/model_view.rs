@@ -7,8 +7,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::leaf_view::LeavesView;
-use super::links::anchor;
+use super::links::{Links, anchor};
 use super::nested_facts::{Fact, nested_facts};
+use super::strip_view::{CaseStrips, StripView};
 use super::{CaseTries, ReportInput};
 use crate::figures::{bytes, count, counted, instant, measured, milliseconds, percent};
 use crate::rows::{AttemptDetail, ResultRow};
@@ -27,6 +28,7 @@ pub(super) struct ModelView {
     model: String,
     facts: Vec<Fact>,
     summary: String,
+    architecture_link: Option<String>,
     cases: Vec<CaseView>,
 }
 
@@ -36,6 +38,7 @@ struct CaseView {
     mark: VerdictMark,
     outcome: String,
     open: bool,
+    strip: Option<StripView>,
     workload: &'static str,
     dtype: &'static str,
     target: String,
@@ -92,7 +95,13 @@ struct EarlierTry {
 }
 
 impl ModelView {
-    pub(super) fn new(input: &ReportInput<'_>, model: &ModelId, cases: &[&CaseTries<'_>]) -> Self {
+    pub(super) fn new(
+        input: &ReportInput<'_>,
+        links: &Links,
+        strips: &CaseStrips<'_>,
+        model: &ModelId,
+        cases: &[&CaseTries<'_>],
+    ) -> Self {
         let mut tally = modelfarm_matrix::event::Tally::default();
         for case in cases {
             tally.add(case.last.row.outcome, case.last.row.verdict.is_unexpected());
@@ -116,7 +125,8 @@ impl ModelView {
                 count(tally.unexpected),
                 counted(tally.total(), "final case")
             ),
-            cases: cases.iter().map(|case| case_view(input, case)).collect(),
+            architecture_link: cases.first().map(|case| links.architecture(&case.last.row.architecture)),
+            cases: cases.iter().map(|case| case_view(input, strips, case)).collect(),
         }
     }
 }
@@ -137,7 +147,7 @@ fn model_facts(cases: &[&CaseTries<'_>]) -> Vec<Fact> {
     ]
 }
 
-fn case_view(input: &ReportInput<'_>, case: &CaseTries<'_>) -> CaseView {
+fn case_view(input: &ReportInput<'_>, strips: &CaseStrips<'_>, case: &CaseTries<'_>) -> CaseView {
     let attempt = case.last;
     let row = &attempt.row;
     // A page must stay readable: what passed needs less of everything.
@@ -148,6 +158,7 @@ fn case_view(input: &ReportInput<'_>, case: &CaseTries<'_>) -> CaseView {
         mark: verdict_mark(row.verdict),
         outcome: row.outcome.to_string(),
         open: row.verdict.is_unexpected(),
+        strip: strips.view(&row.case_id),
         workload: row.workload.as_str(),
         dtype: row.dtype.as_str(),
         target: one_line(&row.target, 60),

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use modelfarm_matrix::axes::{Dtype, Mode, Workload};
 use modelfarm_matrix::case::CaseId;
-use modelfarm_matrix::episode::Works;
 use modelfarm_matrix::model::ModelId;
 use modelfarm_matrix::outcome::{Outcome, Standing};
+use modelfarm_matrix::works::Works;
 
 use super::case_filter::CaseFilter;
 use crate::store::statement::{Statement, built};
@@ -27,10 +27,10 @@ pub struct HistoryFilter {
 }
 
 impl HistoryFilter {
-    /// Adds the conditions to a statement over the attempts `a` of some cases.
+    /// Adds when and of which matrix to a statement over the attempts `a` of some cases, which `history_cases` selected: each is told
+    /// whole, also where a model changed its architecture.
     pub(crate) fn narrow(&self, statement: Statement, cases: &[i64]) -> Statement {
         let query = statement.text(" AND a.started_at >= ").bind(self.from).and_in("a.case_key", cases.iter().copied());
-        let query = query.and_in("a.architecture", &self.cases.architectures);
         match &self.matrix {
             Some(matrix) => {
                 query.text(" AND a.run_key IN (SELECT r.run_key FROM runs r WHERE r.matrix = ").bind(matrix).text(")")

@@ -177,7 +177,8 @@ async fn compare(
     let in_both = all.iter().filter(|case| old.contains_key(case) && new.contains_key(case)).count();
     let wanted: Vec<i64> = all.into_iter().filter(told).collect();
     let still_passing = in_both - wanted.iter().filter(|case| old.contains_key(case) && new.contains_key(case)).count();
-    let runs = history(transaction, before, after, question.window.unwrap_or(WINDOW)).await?;
+    let window = question.window.unwrap_or(WINDOW);
+    let runs = history(transaction, before, after, window).await?;
     let baseline = runs.iter().position(|run| run.run_key == before.run_key).unwrap_or_default();
     let planned = if after.is_complete { None } else { Some(planned_cases(transaction, after).await?) };
     let mut nights = nights(transaction, &runs, &wanted).await?;
@@ -196,7 +197,10 @@ async fn compare(
         }
         let since = seen.iter().take_while(|night| night.run <= baseline).count();
         let told: Vec<Night> = seen.iter().map(|night| night.night.clone()).collect();
-        let Some(change) = change(&told, since.saturating_sub(1), is_planned).filter(|_| is_planned || since > 0) else {
+        let recent = seen.iter().take_while(|night| night.run + (window as usize) < runs.len() - 1).count();
+        let recent = recent.min(told.len().saturating_sub(1));
+        let Some(change) = change(&told, since.saturating_sub(1), recent, is_planned).filter(|_| is_planned || since > 0)
+        else {
             continue;
         };
         // Of nights that are all after the baseline none is the baseline.

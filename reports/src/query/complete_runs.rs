@@ -117,3 +117,15 @@ pub(crate) async fn history(
     runs.push(after.clone());
     Ok(runs)
 }
+
+/// A run and the complete runs of its matrix and selection before it, oldest first, at most `most` in all.
+pub(crate) async fn runs_up_to(transaction: &mut Transaction, run: &KnownRun, most: u32) -> Result<Vec<KnownRun>, StoreError> {
+    let earlier = sql("SELECT run_key, run_id, matrix, selection, started_at, planned, finished FROM runs \
+                       WHERE matrix = $1 AND selection = $2 AND started_at < $3 AND finished >= planned \
+                       ORDER BY started_at DESC, run_id DESC LIMIT $4");
+    let earlier = earlier.bind(&run.matrix).bind(&run.selection).bind(run.started_at).bind(most.saturating_sub(1));
+    let mut runs = transaction.all(earlier).await?.iter().map(known_run).collect::<Result<Vec<_>, _>>()?;
+    runs.reverse();
+    runs.push(run.clone());
+    Ok(runs)
+}

@@ -22,6 +22,7 @@ mod run_reference;
 mod runs;
 mod since;
 mod standing;
+mod strips;
 
 pub use architectures::{ArchitectureRow, Counts};
 pub use attempts::Artifact;
@@ -40,5 +41,6 @@ pub use repair::RepairRow;
 pub use results::{AttemptPlace, NoAttemptPlace, ResultFilter};
 pub use since::{NotSince, Since};
 pub use standing::StandingRow;
+pub use strips::{CaseStrip, StripNight, Strips};
 
 pub(crate) use environments::{environment, model};

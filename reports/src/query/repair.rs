@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use modelfarm_matrix::axes::Mode;
-use modelfarm_matrix::episode::Works;
+use modelfarm_matrix::works::Works;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

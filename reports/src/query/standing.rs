@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use modelfarm_matrix::axes::{Dtype, Mode, Workload};
 use modelfarm_matrix::case::CaseId;
-use modelfarm_matrix::episode::Works;
 use modelfarm_matrix::model::ModelId;
 use modelfarm_matrix::outcome::Outcome;
+use modelfarm_matrix::works::Works;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

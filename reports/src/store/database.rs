@@ -17,6 +17,8 @@ use super::statement::{Statement, bind_cell, postgres_builder, sql, sqlite_build
 
 /// How long a writer waits for another process's writer.
 const BUSY: Duration = Duration::from_secs(35);
+/// So many rows SQLite's thread reads before it waits for whoever asked: each wait is two switches between threads.
+const ROWS_AHEAD: usize = 1000;
 /// How long a server may take to answer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(20);
 /// How long a task waits for the one writing connection.
@@ -72,7 +74,12 @@ impl Database {
                     .await
                     .map_err(|error| opening(&name, path, error))?;
                 let readers = SqlitePoolOptions::new().max_connections(4).connect_lazy_with(
-                    SqliteConnectOptions::new().filename(path).read_only(true).busy_timeout(BUSY).disable_statement_logging(),
+                    SqliteConnectOptions::new()
+                        .filename(path)
+                        .read_only(true)
+                        .busy_timeout(BUSY)
+                        .row_buffer_size(ROWS_AHEAD)
+                        .disable_statement_logging(),
                 );
                 Pools::Sqlite { writer: Some(writer), readers }
             }
@@ -97,6 +104,7 @@ impl Database {
                     .read_only(true)
                     .busy_timeout(BUSY)
                     .immutable(lies_in_a_read_only_folder(path))
+                    .row_buffer_size(ROWS_AHEAD)
                     .disable_statement_logging();
                 let readers = SqlitePoolOptions::new()
                     .max_connections(4)

@@ -10,6 +10,7 @@ mod confirmation;
 mod database;
 mod database_url;
 pub(crate) mod detail_blob;
+mod environment_use;
 mod error;
 mod files;
 mod finishing;

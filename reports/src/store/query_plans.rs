@@ -186,6 +186,7 @@ async fn no_question_about_a_run_or_a_case_reads_all_attempts() {
         store.final_cases(&run),
         store.last_attempts(&run),
         store.earlier_durations(&run),
+        store.environments_used_since(1),
         store.record_confirmation(&confirmation),
         store.confirmations_of(&id),
         store.run("latest"),

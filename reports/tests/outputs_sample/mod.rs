@@ -2,18 +2,24 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+mod history;
+
 use std::collections::BTreeMap;
 
 use modelfarm_matrix::attempt::Metrics;
 use modelfarm_matrix::axes::{Dtype, Harness, Mode, Precision, Weights, Workload};
 use modelfarm_matrix::case::Case;
+use modelfarm_matrix::cause::Causes;
 use modelfarm_matrix::expectation::Verdict;
 use modelfarm_matrix::fault::Fault;
 use modelfarm_matrix::leaf::{LeafKind, LeafStatistics};
 use modelfarm_matrix::outcome::{Check, Outcome, Stage, Standing};
-use modelfarm_reports::page::{EnvironmentFacts, Gates, ReportInput};
+use modelfarm_reports::page::{EnvironmentFacts, Gates, ReportInput, RunHistory};
 use modelfarm_reports::rows::{AttemptDetail, ResultRow, RunRow, RunState};
 use serde_json::json;
+
+#[allow(unused_imports, reason = "each test binary uses a part of it")]
+pub use history::{before, history_of};
 
 const ARCHITECTURES: [(&str, &str); 40] = [
     ("albert", "AlbertForMaskedLM"),
@@ -67,6 +73,10 @@ pub struct Sample {
     /// Their environments.
     pub environments: Vec<EnvironmentFacts>,
     gates: Gates,
+    /// What is known beside it.
+    pub history: RunHistory,
+    /// Explanations.
+    pub causes: Causes,
 }
 
 impl Sample {
@@ -76,6 +86,8 @@ impl Sample {
             run: &self.run,
             attempts: &self.attempts,
             environments: &self.environments,
+            history: &self.history,
+            causes: &self.causes,
             matrix_file: "matrix/smoke.toml",
             gates: &self.gates,
             generated_at: "2026-12-01T02:31:07Z",
@@ -101,7 +113,9 @@ pub fn sample(architectures: usize) -> Sample {
     }
     add_toys(&mut attempts);
     let run = run_of(&attempts, RunState::Complete, 0);
-    Sample { run, attempts, environments: vec![environment()], gates: Gates::default() }
+    let rows: Vec<ResultRow> = attempts.iter().map(|attempt| attempt.row.clone()).collect();
+    let history = RunHistory { runs: vec![run.clone()], ..history_of(&rows, None) };
+    Sample { run, attempts, environments: vec![environment()], gates: Gates::default(), history, causes: Causes::default() }
 }
 
 /// A run row that agrees with its attempts, with `missing` planned cases that are not final.

@@ -295,3 +295,20 @@ async fn durations_come_from_the_newest_other_run_of_the_matrix() {
         assert_eq!(durations, [None, Some(5), Some(7)]);
     }
 }
+
+#[tokio::test]
+async fn an_environment_was_used_when_a_run_that_began_then_tried_something_in_it() {
+    for database in every_kind().await {
+        let store = open(&database).await;
+        for (environment, started_at) in [(Some("e1"), 1000), (Some("e2"), 2000), (Some("e2"), 3000), (None, 3000)] {
+            let attempt = Attempt { environment_id: environment.map(str::to_owned), started_at, ..passed(&case(0)) };
+            let tries = vec![PastTry { attempt, is_retried: false }];
+            let run = PastRun { started_at, ended_at: started_at + 10, ..past_run(new_run(&cases(1)), tries) };
+            store.record_past_run(&run).await.unwrap();
+        }
+        for (since, expected) in [(1000, &["e1", "e2"][..]), (1001, &["e2"]), (3000, &["e2"]), (3001, &[])] {
+            let used = store.environments_used_since(since).await.unwrap();
+            assert_eq!(used.iter().map(String::as_str).collect::<Vec<_>>(), expected, "{since}");
+        }
+    }
+}

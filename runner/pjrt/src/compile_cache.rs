@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use sha2::{Digest, Sha256};
 
@@ -68,8 +68,14 @@ impl Place {
             return None;
         }
         counters::CACHE_HITS.add(1);
+        self.mark_used();
         counters::CACHE_LOAD_NS.add_time(start.elapsed());
         Some((args.loaded_executable, compiled_in))
+    }
+
+    /// Says that the program was used today, for who removes what was not. Where the folder may only be read nothing is kept.
+    fn mark_used(&self) {
+        let _ = fs::File::open(&self.0).and_then(|file| file.set_modified(SystemTime::now()));
     }
 
     /// Keeps an executable that the plugin has just made. A cache that cannot be written is no error of the program's.

@@ -35,6 +35,8 @@ pub struct Wanted<'a> {
     pub at_most: usize,
     /// Models at a time.
     pub jobs: Option<usize>,
+    /// More targets, where the runs had a file of them.
+    pub targets_file: Option<&'a Path>,
 }
 
 /// A case that was tried again.
@@ -77,11 +79,11 @@ struct Sides {
 /// Tries the regressed cases of a comparison again in both environments; exit code 1 where one is confirmed, 3 where there is no run to
 /// compare with.
 pub async fn confirm(farm: &Farm, wanted: &Wanted<'_>, output: &Output) -> Result<ExitCode, Failure> {
-    farm.create_state()?;
+    let _in_use = farm.create_state()?;
     let store = Arc::new(Store::create_or_migrate(&farm.database).await?);
     let text = MatrixText::read(wanted.matrix)?;
-    let named =
-        Matrix::parse(&text.file, &text.text, &prepare::targets(None)?).map_err(|error| Failure::usage(error.to_string()))?;
+    let named = Matrix::parse(&text.file, &text.text, &prepare::targets(wanted.targets_file)?)
+        .map_err(|error| Failure::usage(error.to_string()))?;
     let question = match wanted.question.run {
         Some(_) => wanted.question.clone(),
         None => Question { matrix: Some(named.name.clone()), ..wanted.question.clone() },
@@ -117,10 +119,13 @@ pub async fn confirm(farm: &Farm, wanted: &Wanted<'_>, output: &Output) -> Resul
             matrix: &text,
             tries: wanted.tries,
             jobs: wanted.jobs,
+            targets_file: wanted.targets_file,
             what: RetrialPurpose::Confirm,
         };
-        let before = retrying.in_environment(retrying.made_again(&sides.before).await?, &ids).await?;
-        let after = retrying.in_environment(retrying.made_again(&sides.after).await?, &ids).await?;
+        let mut ready = retrying.cases(&ids).await?;
+        let before = retrying.in_environment(&mut ready, retrying.made_again(&sides.before).await?).await?;
+        let after = retrying.in_environment(&mut ready, retrying.made_again(&sides.after).await?).await?;
+        ready.close().await;
         for row in cases {
             let of = |side: &BTreeMap<CaseId, Vec<Outcome>>| side.get(&row.case_id).cloned().unwrap_or_default();
             let (before_outcomes, after_outcomes) = (of(&before), of(&after));

@@ -19,7 +19,7 @@ pub async fn database(farm: &Farm, what: Db) -> Result<ExitCode, Failure> {
 }
 
 async fn migrate(farm: &Farm) -> Result<(), Failure> {
-    farm.create_state()?;
+    let _in_use = farm.create_state()?;
     let applied = Store::migrate(&farm.database).await?;
     outputs::print(&match applied.len() {
         0 => "the schema is up to date\n".to_owned(),
@@ -28,7 +28,7 @@ async fn migrate(farm: &Farm) -> Result<(), Failure> {
 }
 
 async fn merge(farm: &Farm, files: &[PathBuf]) -> Result<(), Failure> {
-    farm.create_state()?;
+    let _in_use = farm.create_state()?;
     let store = Store::create_or_migrate(&farm.database).await?;
     for file in files {
         let name = file.display();

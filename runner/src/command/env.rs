@@ -40,7 +40,7 @@ pub async fn env(farm: &Farm, what: Env) -> Result<ExitCode, Failure> {
     let settings = EnvironmentSettings::load(farm.state.root()).map_err(Failure::to)?;
     match what {
         Env::Sync { name, environment: None } => {
-            farm.create_state()?;
+            let _in_use = farm.create_state()?;
             let environment = prepare::environment(farm, &name, &settings).await?;
             outputs::print(&format!("{} {} {}\n", environment.name, environment.id, environment.folder.display()))?;
         }
@@ -52,6 +52,7 @@ pub async fn env(farm: &Farm, what: Env) -> Result<ExitCode, Failure> {
                     "no result was made in an environment `{id}`; `modelfarm query environments` lists them"
                 )));
             };
+            let _in_use = farm.create_state()?;
             let mut activity = Activity::begin(&format!("environment {}", kept.name));
             let made = environment::recreate(farm.state.root(), &kept.name, &kept.requirements, &settings, |event| {
                 if let Some(text) = prepare::describe(&kept.name, &event) {

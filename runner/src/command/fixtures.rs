@@ -79,7 +79,7 @@ pub async fn fixtures(farm: &Farm, what: Fixtures) -> Result<ExitCode, Failure> 
                 (false, true) => Wanted::smoke(),
                 (false, false) => Wanted::Some { ids: only, tags, architectures: Vec::new(), within: Vec::new() },
             };
-            farm.create_state()?;
+            let _in_use = farm.create_state()?;
             let settings = EnvironmentSettings::load(farm.state.root()).map_err(Failure::to)?;
             let environment = prepare::environment(farm, "torchtpu", &settings).await?;
             let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));

@@ -8,6 +8,7 @@ pub mod env;
 pub mod expect;
 pub mod expectations_file;
 pub mod fixtures;
+pub mod gc;
 pub mod outputs;
 pub mod plan;
 pub mod prepare;
@@ -23,7 +24,9 @@ use modelfarm_reports::server::ServerOptions;
 
 use crate::cli::{Cli, Command};
 use crate::exit::{ExitCode, Failure};
+use crate::progress;
 use crate::state_dir::StateDir;
+use crate::state_lock::InUse;
 
 /// What every command knows.
 #[derive(Debug, Clone)]
@@ -42,9 +45,10 @@ impl Farm {
         Ok(Self { state, database })
     }
 
-    /// Creates the state folder, and tells clearly where it cannot be written to.
-    pub fn create_state(&self) -> Result<(), Failure> {
-        self.state.create().map_err(|error| {
+    /// Creates the state folder, and tells clearly where it cannot be written to. What it holds stays while the answer is held.
+    pub fn create_state(&self) -> Result<InUse, Failure> {
+        let on_wait = || progress::line("waiting until `modelfarm gc` has removed what is old");
+        self.state.create(on_wait).map_err(|error| {
             let folder = self.state.root().display();
             Failure::to(format!("write to the state folder {folder}: {error}; choose another with --state-dir, or free it"))
         })
@@ -60,15 +64,18 @@ pub async fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Plan { matrix, selection, left_out, targets_file, output } => {
             plan::plan(&farm, &matrix, &selection, left_out, targets_file, &output).await
         }
-        Command::Confirm { matrix, run, since, tries, at_most, jobs, selection, output } => {
+        Command::Confirm { matrix, run, since, tries, at_most, jobs, targets_file, selection, output } => {
             let question = query::question(run, None, since, WINDOW, &selection)?;
-            let wanted = confirm::Wanted { question, matrix: &matrix, tries, at_most, jobs };
+            let targets_file = targets_file.as_deref();
+            let wanted = confirm::Wanted { question, matrix: &matrix, tries, at_most, jobs, targets_file };
             confirm::confirm(&farm, &wanted, &output).await
         }
-        Command::Bisect { case, good, bad, matrix, tries, output } => {
-            let wanted = bisect::Wanted { case, good: &good, bad: &bad, matrix: &matrix, tries };
+        Command::Bisect { case, good, bad, matrix, tries, targets_file, output } => {
+            let wanted =
+                bisect::Wanted { case, good: &good, bad: &bad, matrix: &matrix, tries, targets_file: targets_file.as_deref() };
             bisect::bisect(&farm, &wanted, &output).await
         }
+        Command::Gc { dry_run, older_than, output } => gc::gc(&farm, dry_run, &older_than, &output).await,
         Command::Show { reference, output } => show::show(&farm, &reference, &output).await,
         Command::Query(what) => query::query(&farm, what).await,
         Command::Expect(what) => expect::expect(&farm, what).await,

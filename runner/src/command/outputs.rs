@@ -8,8 +8,8 @@ use std::path::Path;
 use modelfarm_matrix::CAUSES_TOML;
 use modelfarm_matrix::cause::Causes;
 use modelfarm_matrix::outcome::Standing;
-use modelfarm_reports::page::{EnvironmentFacts, Gates, ReportInput, write_report};
-use modelfarm_reports::query::{Question, ResultFilter, Rhythm};
+use modelfarm_reports::page::{EnvironmentFacts, Gates, ReportInput, RunHistory, write_report};
+use modelfarm_reports::query::{CaseFilter, Question, ResultFilter, Rhythm};
 use modelfarm_reports::rows::RunRow;
 use modelfarm_reports::step_summary::Before;
 use modelfarm_reports::store::{Store, StoreError, now_ms, rfc3339};
@@ -23,6 +23,10 @@ use crate::judge::Policy;
 const DAY_MS: i64 = 86_400_000;
 /// So many nights back a summary says which did not come.
 const NIGHTS_BACK: i64 = 14;
+/// So many nights has a history strip.
+const STRIP_NIGHTS: u32 = 30;
+/// So many of the newest runs are listed.
+const RUNS_LISTED: u64 = 100;
 
 /// Writes a text to standard output. A reader that went away is no error.
 pub fn print(text: &str) -> Result<(), Failure> {
@@ -125,7 +129,18 @@ async fn write_files(store: &Store, run: &RunRow, matrix_file: &str, files: File
         return Ok(());
     }
     let attempts = store.final_attempts(&run.run_id).await?;
+    let before = before(store, run).await?;
     if let Some(out) = report {
+        let causes = Causes::parse("causes.toml", CAUSES_TOML).map_err(|error| Failure::usage(error.to_string()))?;
+        let of_run = ResultFilter { run: Some(run.run_id.clone()), final_only: true, ..ResultFilter::default() };
+        let history = RunHistory {
+            before: before.clone(),
+            failures: store.failures(&of_run, false).await?,
+            strips: store.strips(&run.run_id, STRIP_NIGHTS, &CaseFilter::default()).await?,
+            flakes: store.flakes(Some(&run.matrix), STRIP_NIGHTS).await?,
+            hosts: store.host_flakes(Some(&run.matrix), STRIP_NIGHTS).await?,
+            runs: store.runs(Some(RUNS_LISTED)).await?,
+        };
         let environments: Vec<EnvironmentFacts> = store
             .environments(None)
             .await?
@@ -148,6 +163,8 @@ async fn write_files(store: &Store, run: &RunRow, matrix_file: &str, files: File
             run,
             attempts: &attempts,
             environments: &environments,
+            history: &history,
+            causes: &causes,
             matrix_file,
             gates: &gates,
             generated_at: &rfc3339(now_ms()),
@@ -162,7 +179,7 @@ async fn write_files(store: &Store, run: &RunRow, matrix_file: &str, files: File
     if let Some(path) = summary {
         let filter = ResultFilter { run: Some(run.run_id.clone()), final_only: true, ..ResultFilter::default() };
         let rows = store.results(&filter).await?;
-        write_whole(path, &step_summary::step_summary(run, &rows, &before(store, run).await?))?;
+        write_whole(path, &step_summary::step_summary(run, &rows, &before))?;
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ use crate::exit::Failure;
 use crate::fixture_build::{self, FixtureBuildError, Wanted};
 use crate::hub::{DownloadLimits, HubClient, HubOptions, Token};
 use crate::progress::{self, Activity};
+use crate::state_lock::InUse;
 
 /// A matrix file, read.
 #[derive(Debug, Clone)]
@@ -163,6 +164,8 @@ pub struct Prepared {
     pub selection: String,
     /// The Hub that serves the fixtures, for as long as it is needed.
     pub fixture_hub: Option<RunningHub>,
+    /// Keeps what is in the state folder where it is.
+    _in_use: InUse,
 }
 
 /// Prepares a run: reads the files, makes environments and fixtures where they are missing, asks the Hubs, plans.
@@ -182,7 +185,7 @@ pub async fn prepare(
     for name in &selection.targets {
         targets.get(name).map_err(|unknown| Failure::usage(format!("--target: {unknown}")))?;
     }
-    farm.create_state()?;
+    let in_use = farm.create_state()?;
 
     let settings = EnvironmentSettings::load(farm.state.root()).map_err(Failure::to)?;
     let mut wanted: BTreeSet<&str> = BTreeSet::new();
@@ -220,7 +223,7 @@ pub async fn prepare(
     let filters = filters(selection, only_cases)?;
     let described = filters.to_string();
     let plan = plan(&matrix, &targets, &models, &filters, selection.shard.unwrap_or(Shard::WHOLE));
-    Ok(Prepared { matrix, matrix_text, targets, environments, hubs, plan, selection: described, fixture_hub })
+    Ok(Prepared { matrix, matrix_text, targets, environments, hubs, plan, selection: described, fixture_hub, _in_use: in_use })
 }
 
 /// Builds the fixtures where they are missing or outdated.

@@ -49,7 +49,7 @@ pub async fn run_matrix(
     selection: &Selection,
     execution: &ExecutionOptions,
 ) -> Result<ExitCode, Failure> {
-    farm.create_state()?;
+    let _in_use = farm.create_state()?;
     // Before hours of work, and not after them.
     outputs::check(execution)?;
     // Opened first: a database that cannot be used should not cost a download.

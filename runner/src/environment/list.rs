@@ -40,7 +40,7 @@ pub fn list(state_dir: &Path) -> Result<Vec<EnvironmentEntry>, EnvironmentError>
     for (file_name, folder) in subfolders(&environments)? {
         let (name, id) = match file_name.strip_prefix(".building-").and_then(|rest| rest.split_once('@')) {
             Some((name, _)) => (name, ""),
-            None => match split_folder_name(&file_name) {
+            None => match folder_name_parts(&file_name) {
                 Some(parts) => parts,
                 None => continue,
             },
@@ -69,7 +69,7 @@ pub fn open(state_dir: &Path, id: &str) -> Result<Option<Environment>, Environme
     }
     let mut found = None;
     for (file_name, folder) in subfolders(&state_dir.join("environments"))? {
-        if !split_folder_name(&file_name).is_some_and(|(_, full)| full.starts_with(id)) {
+        if !folder_name_parts(&file_name).is_some_and(|(_, full)| full.starts_with(id)) {
             continue;
         }
         if let Ok(environment) = Marker::read(&folder).and_then(|marker| marker.open(&folder)) {
@@ -85,17 +85,19 @@ pub fn open(state_dir: &Path, id: &str) -> Result<Option<Environment>, Environme
 /// The folders whose name is this environment's with any id.
 pub(super) fn folders_of(environments: &Path, name: &str) -> Vec<PathBuf> {
     let folders = subfolders(environments).unwrap_or_default();
-    let of_name = |file_name: &str| split_folder_name(file_name).is_some_and(|(found, _)| found == name);
+    let of_name = |file_name: &str| folder_name_parts(file_name).is_some_and(|(found, _)| found == name);
     folders.into_iter().filter(|(file_name, _)| of_name(file_name)).map(|(_, folder)| folder).collect()
 }
 
-fn split_folder_name(file_name: &str) -> Option<(&str, &str)> {
+/// Name and id of an environment, by its folder's name.
+pub fn folder_name_parts(file_name: &str) -> Option<(&str, &str)> {
     let (name, id) = file_name.rsplit_once('-')?;
     let is_id = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     (is_id && check_name(name).is_ok()).then_some((name, id))
 }
 
-fn subfolders(environments: &Path) -> Result<Vec<(String, PathBuf)>, EnvironmentError> {
+/// The folders in a folder, by name; none where it is not there.
+pub(super) fn subfolders(environments: &Path) -> Result<Vec<(String, PathBuf)>, EnvironmentError> {
     let entries = match fs::read_dir(environments) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -135,10 +137,10 @@ mod tests {
 
     #[test]
     fn folder_names_are_name_and_id() {
-        assert_eq!(split_folder_name("torchtpu-nightly-0123456789abcdef"), Some(("torchtpu-nightly", "0123456789abcdef")));
-        assert_eq!(split_folder_name("torchtpu-0123"), None);
-        assert_eq!(split_folder_name("-0123456789abcdef"), None);
-        assert_eq!(split_folder_name(".building-x@abc"), None);
+        assert_eq!(folder_name_parts("torchtpu-nightly-0123456789abcdef"), Some(("torchtpu-nightly", "0123456789abcdef")));
+        assert_eq!(folder_name_parts("torchtpu-0123"), None);
+        assert_eq!(folder_name_parts("-0123456789abcdef"), None);
+        assert_eq!(folder_name_parts(".building-x@abc"), None);
     }
 
     #[test]

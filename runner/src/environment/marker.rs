@@ -11,7 +11,7 @@ use super::package_files;
 use super::python::PythonVersion;
 
 /// Name of the marker inside an environment's folder.
-pub(super) const MARKER_FILE: &str = "environment.json";
+pub const MARKER_FILE: &str = "environment.json";
 /// Name of the requirements inside an environment's folder.
 pub(super) const REQUIREMENTS_FILE: &str = "requirements.txt";
 const SCHEMA: u32 = 1;

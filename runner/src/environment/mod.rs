@@ -11,6 +11,7 @@
 //! ```
 
 mod bounded_command;
+mod bytecode;
 mod credentials;
 mod doctor;
 mod error;
@@ -35,12 +36,13 @@ pub mod worker_source;
 pub use credentials::IndexUrl;
 pub use doctor::{Finding, Health, doctor};
 pub use error::EnvironmentError;
-pub use list::{EnvironmentEntry, EnvironmentState, list, open};
-pub use marker::Environment;
+pub use list::{EnvironmentEntry, EnvironmentState, folder_name_parts, list, open};
+pub use marker::{Environment, MARKER_FILE};
 pub use progress::SyncEvent;
 pub use python::{Python, PythonVersion};
 pub use requirements::{ENVIRONMENT_NAMES, Requirements};
 pub use settings::EnvironmentSettings;
 pub use spec::EnvironmentSpec;
-pub use sync::{recreate, sync};
+pub use sync::{find, recreate, sync};
+pub use uv_tool::own_folder_name;
 pub use versions::versions_between;

@@ -1,5 +1,6 @@
 //! Requirement texts: those that the program carries, a person's own, and what is the same in all spellings of one.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -77,10 +78,15 @@ impl Requirements {
         self.lines.iter().all(|line| !line.starts_with('-') && line.split(';').next().is_some_and(|left| left.contains("==")))
     }
 
-    /// Each package's requirement, by its normalised name; options, which begin with `-`, are under their own text.
-    pub fn by_package(&self) -> std::collections::BTreeMap<String, String> {
-        let key = |line: &String| if line.starts_with('-') { line.clone() } else { package_name(line) };
-        self.lines.iter().map(|line| (key(line), line.clone())).collect()
+    /// The lines of each package, by its normalised name: a locked file has several where versions differ between Pythons. Options,
+    /// which begin with `-`, are under their own text.
+    pub fn by_package(&self) -> BTreeMap<String, Vec<String>> {
+        let mut packages: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for line in &self.lines {
+            let key = if line.starts_with('-') { line.clone() } else { package_name(line) };
+            packages.entry(key).or_default().push(line.clone());
+        }
+        packages
     }
 
     /// SHA-256 (hex) that is the same for two texts that ask for the same: comments, blank lines and order do not matter.
@@ -258,6 +264,17 @@ mod tests {
         assert!(parse(UV_REQUIREMENTS).expect("valid").all_hashed());
         assert!(Requirements::of("torchtpu2", &EnvironmentSettings::default()).is_err());
         assert!(Requirements::of("../x", &EnvironmentSettings::default()).is_err());
+    }
+
+    #[test]
+    fn a_package_keeps_all_its_lines() {
+        let text = "--pre\nNum_py==1 ; python_version < '3.12'\nnum-py==2 ; python_version >= '3.12'\nsix==3\n";
+        let requirements = parse(text).expect("valid");
+        let packages = requirements.by_package();
+        assert_eq!(packages.keys().collect::<Vec<_>>(), ["--pre", "num-py", "six"]);
+        assert_eq!(packages["num-py"].len(), 2);
+        let again: String = packages.values().flatten().map(|line| format!("{line}\n")).collect();
+        assert_eq!(parse(&again).expect("valid").digest(), requirements.digest());
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub struct EnvironmentSettings {
     pub index_url: Option<IndexUrl>,
     /// Further indexes, asked first (`MODELFARM_EXTRA_INDEX_URLS`, separated by blanks).
     pub extra_index_urls: Vec<IndexUrl>,
+    /// Folders of wheels that are taken beside what the indexes have (`MODELFARM_WHEEL_FOLDERS`, separated as in `PATH`).
+    pub wheel_folders: Vec<PathBuf>,
     /// uv's `--torch-backend`, as `cpu` for PyTorch's wheels without CUDA (`MODELFARM_TORCH_BACKEND`).
     pub torch_backend: Option<String>,
     /// Requirements in place of those that the program carries (`MODELFARM_REQUIREMENTS`).
@@ -61,7 +63,8 @@ impl EnvironmentSettings {
         })?;
         let mut settings = file.environment;
         let folder = path.parent().unwrap_or(Path::new("."));
-        for own in [&mut settings.requirements_file, &mut settings.python, &mut settings.uv].into_iter().flatten() {
+        let named = [&mut settings.requirements_file, &mut settings.python, &mut settings.uv].into_iter().flatten();
+        for own in named.chain(&mut settings.wheel_folders) {
             *own = folder.join(&*own);
         }
 
@@ -87,6 +90,10 @@ impl EnvironmentSettings {
         if let Some(urls) = text_of("MODELFARM_EXTRA_INDEX_URLS")? {
             settings.extra_index_urls = urls.split_whitespace().map(IndexUrl::new).collect();
         }
+        if let Some(folders) = variable("MODELFARM_WHEEL_FOLDERS").filter(|value| !value.is_empty()) {
+            let absolute = |folder: PathBuf| std::path::absolute(&folder).map_err(EnvironmentError::io("find", folder));
+            settings.wheel_folders = env::split_paths(&folders).map(absolute).collect::<Result<_, _>>()?;
+        }
         if let Some(backend) = text_of("MODELFARM_TORCH_BACKEND")? {
             settings.torch_backend = Some(backend);
         }
@@ -107,6 +114,12 @@ impl EnvironmentSettings {
                     reason: "each must be one address that begins with https://, http:// or file://".to_owned(),
                 });
             }
+        }
+        if let Some(folder) = self.wheel_folders.iter().find(|folder| !folder.is_dir()) {
+            return Err(EnvironmentError::BadSetting {
+                place: "wheel_folders".to_owned(),
+                reason: format!("{} is no folder; expected folders that hold .whl files", folder.display()),
+            });
         }
         if let Some(backend) = &self.torch_backend {
             let plain = backend.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '.');
@@ -174,5 +187,15 @@ mod tests {
         assert!(!error.contains("hunter2"), "{error}");
         assert!(read("", &[("MODELFARM_TORCH_BACKEND", "--evil")]).is_err());
         assert!(read("", &[("MODELFARM_EXTRA_INDEX_URLS", "https://a/ --b")]).is_err());
+    }
+
+    #[test]
+    fn wheel_folders_are_folders() {
+        let (one, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let both = std::env::join_paths([one.path(), other.path()]).expect("no colon in it");
+        let settings = read("", &[("MODELFARM_WHEEL_FOLDERS", both.to_str().expect("text"))]).expect("settings");
+        assert_eq!(settings.wheel_folders, [one.path(), other.path()]);
+        let error = read("[environment]\nwheel_folders = ['no-wheels']\n", &[]).expect_err("no such folder").to_string();
+        assert!(error.contains("/state/no-wheels is no folder"), "{error}");
     }
 }

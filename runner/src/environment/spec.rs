@@ -56,8 +56,9 @@ pub(super) fn sources(requirements: &Requirements, settings: &EnvironmentSetting
     }
     let indexes = settings.index_url.iter().map(|url| format!("index {url}"));
     let extra = settings.extra_index_urls.iter().map(|url| format!("extra index {url}"));
+    let wheels = settings.wheel_folders.iter().map(|folder| format!("wheel folder {}", folder.display()));
     let backend = settings.torch_backend.iter().map(|backend| format!("torch backend {backend}"));
-    indexes.chain(extra).chain(backend).collect()
+    indexes.chain(extra).chain(wheels).chain(backend).collect()
 }
 
 /// Operating system and processor of this program.

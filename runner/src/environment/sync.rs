@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::bounded_command;
+use super::bytecode;
 use super::error::EnvironmentError;
 use super::folder_lock::FolderLock;
-use super::list::folders_of;
-use super::marker::{Environment, Marker, REQUIREMENTS_FILE};
+use super::list::{folders_of, subfolders};
+use super::marker::{Environment, MARKER_FILE, Marker, REQUIREMENTS_FILE};
 use super::package_files;
 use super::progress::{SyncEvent, UvProgress};
 use super::python::{Python, find_python};
@@ -19,6 +20,7 @@ use super::spec::{EnvironmentSpec, sources, this_platform};
 use super::uv_command::{self, UvCache, UvCommand};
 use super::uv_failure;
 use super::uv_tool::{Uv, fetch_uv, find_uv};
+use crate::last_use;
 
 /// A slow connection may take hours for gigabytes; one that hangs must still end.
 const INSTALL_LIMIT: Duration = Duration::from_secs(4 * 3600);
@@ -45,6 +47,11 @@ pub async fn recreate(
     check_name(name)?;
     let requirements = Requirements::parse(requirements, "the kept requirements", settings)?;
     make(state_dir, name, requirements, settings, progress).await
+}
+
+/// The environment of these requirements, where it is there and whole; starts no process.
+pub fn find(state_dir: &Path, name: &str, requirements: &Requirements, settings: &EnvironmentSettings) -> Option<Environment> {
+    find_complete(&state_dir.join("environments"), name, requirements, settings, &mut None)
 }
 
 async fn make(
@@ -74,6 +81,7 @@ async fn make(
             }
         }
     };
+    last_use::mark(&environment.folder.join(MARKER_FILE));
     progress(SyncEvent::Done { packages: environment.packages.len(), elapsed: begun.elapsed(), reused });
     Ok(environment)
 }
@@ -185,7 +193,20 @@ async fn install(
             progress(event);
         }
     })
-    .await
+    .await?;
+    let packages = site_packages(folder, python);
+    let others = compiled_by(folder, &python.full_version);
+    let uncompiled =
+        bytecode::link_known(&packages, &others).map_err(EnvironmentError::io("link the bytecode in", &packages))?;
+    bytecode::compile(&own_python, &uncompiled, folder).await
+}
+
+/// The packages of the whole environments beside a folder whose bytecode this very Python made.
+fn compiled_by(folder: &Path, python_version: &str) -> Vec<PathBuf> {
+    let beside = folder.parent().map(subfolders).and_then(Result::ok).unwrap_or_default();
+    let markers = beside.into_iter().filter_map(|(_, folder)| Marker::read(&folder).ok().map(|marker| (folder, marker)));
+    let same = markers.filter(|(_, marker)| marker.python_version == python_version);
+    same.map(|(folder, marker)| folder.join("lib").join(format!("python{}", marker.python)).join("site-packages")).collect()
 }
 
 async fn run_uv(
@@ -231,7 +252,7 @@ fn site_packages(folder: &Path, python: &Python) -> PathBuf {
 }
 
 /// Files are linked from uv's cache, which needs one file system: gigabytes would be copied otherwise.
-fn choose_cache(state_dir: &Path) -> UvCache {
+pub(super) fn choose_cache(state_dir: &Path) -> UvCache {
     let named = std::env::var_os("UV_CACHE_DIR").filter(|folder| !folder.is_empty());
     if named.is_some() {
         return UvCache::Default;

@@ -43,7 +43,9 @@ pub(super) fn install(
     cache: &UvCache,
 ) -> UvCommand {
     let mut command = UvCommand::default();
-    command.arguments.extend(["pip", "install", "--no-python-downloads", "--compile-bytecode", "--python"].map(str::to_owned));
+    command
+        .arguments
+        .extend(["pip", "install", "--no-python-downloads", "--no-compile-bytecode", "--python"].map(str::to_owned));
     command.arguments.push(python.display().to_string());
     if requirements.all_hashed() {
         command.arguments.push("--require-hashes".to_owned());
@@ -63,13 +65,14 @@ pub(super) fn install(
 }
 
 /// `uv pip compile` of one requirement alone, which prints the newest version that satisfies it.
-pub(super) fn newest(python: &Path, requirement_file: &Path, settings: &EnvironmentSettings) -> UvCommand {
+pub(super) fn newest(python: &Path, requirement_file: &Path, settings: &EnvironmentSettings, cache: &UvCache) -> UvCommand {
     let mut command = UvCommand::default();
     let arguments =
         ["pip", "compile", "--quiet", "--no-python-downloads", "--no-deps", "--no-header", "--no-annotate", "--python"];
     command.arguments.extend(arguments.map(str::to_owned));
     command.arguments.push(python.display().to_string());
     command.add_indexes(settings);
+    command.add_cache(cache);
     command.arguments.push(requirement_file.display().to_string());
     command
 }
@@ -93,6 +96,13 @@ impl UvCommand {
             for url in &settings.extra_index_urls {
                 self.arguments.extend(["--index".to_owned(), url.exposed().to_owned()]);
             }
+        }
+        self.add_wheel_folders(settings);
+    }
+
+    fn add_wheel_folders(&mut self, settings: &EnvironmentSettings) {
+        for folder in &settings.wheel_folders {
+            self.arguments.extend(["--find-links".to_owned(), folder.display().to_string()]);
         }
     }
 
@@ -119,7 +129,7 @@ mod tests {
     fn a_locked_file_is_installed_by_hash_and_alone() {
         assert_eq!(
             command(HASHED, &EnvironmentSettings::default()).arguments.join(" "),
-            "pip install --no-python-downloads --compile-bytecode --python /e/bin/python --require-hashes --no-build --no-deps --requirements /e/r.txt"
+            "pip install --no-python-downloads --no-compile-bytecode --python /e/bin/python --require-hashes --no-build --no-deps --requirements /e/r.txt"
         );
     }
 
@@ -127,7 +137,7 @@ mod tests {
     fn own_requirements_are_resolved() {
         assert_eq!(
             command("torch_tpu>=0.3.dev0\n", &EnvironmentSettings::default()).arguments.join(" "),
-            "pip install --no-python-downloads --compile-bytecode --python /e/bin/python --requirements /e/r.txt"
+            "pip install --no-python-downloads --no-compile-bytecode --python /e/bin/python --requirements /e/r.txt"
         );
     }
 
@@ -136,13 +146,14 @@ mod tests {
         let settings = EnvironmentSettings {
             index_url: Some(IndexUrl::new("https://mirror/simple")),
             extra_index_urls: vec![IndexUrl::new("https://one/"), IndexUrl::new("https://two/")],
+            wheel_folders: vec!["/wheels".into()],
             torch_backend: Some("cpu".into()),
             ..Default::default()
         };
         assert_eq!(
             command("torch==2.15.0 --hash=sha256:00\nsix==1.17.0 --hash=sha256:00\n", &settings).arguments.join(" "),
-            "pip install --no-python-downloads --compile-bytecode --python /e/bin/python --no-deps --torch-backend cpu \
-             --default-index https://mirror/simple --index https://one/ --index https://two/ --requirements /e/r.txt"
+            "pip install --no-python-downloads --no-compile-bytecode --python /e/bin/python --no-deps --torch-backend cpu \
+             --default-index https://mirror/simple --index https://one/ --index https://two/ --find-links /wheels --requirements /e/r.txt"
         );
     }
 

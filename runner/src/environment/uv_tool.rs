@@ -161,7 +161,12 @@ fn parse_version(text: &str) -> Option<(u32, u32, u32)> {
 }
 
 fn own_folder(state_dir: &Path) -> PathBuf {
-    state_dir.join("tools").join(format!("uv-{}", pinned_version()))
+    state_dir.join("tools").join(own_folder_name())
+}
+
+/// The folder in `<state>/tools` of the uv that the farm gets itself.
+pub fn own_folder_name() -> String {
+    format!("uv-{}", pinned_version())
 }
 
 fn own_program(state_dir: &Path) -> PathBuf {

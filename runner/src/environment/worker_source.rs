@@ -26,17 +26,40 @@ pub struct UnpackError {
 
 /// Unpacks the worker's packages below `<state>/worker/`; the folder returned is for `PYTHONPATH`.
 pub fn unpack_worker(state_dir: &Path) -> Result<PathBuf, UnpackError> {
+    unpack_files(worker_content(), &state_dir.join("worker"))
+}
+
+/// The name of the folder that `unpack_worker` makes.
+pub fn worker_version() -> String {
+    version(worker_content())
+}
+
+fn worker_content() -> Vec<(PathBuf, &'static [u8])> {
     let of_package = |(name, dir): &'static (&str, Dir<'static>)| {
         source_files(dir).into_iter().map(move |file| (Path::new(name).join(file.path()), file.contents()))
     };
-    unpack_files(PACKAGES.iter().flat_map(of_package).collect(), &state_dir.join("worker"))
+    PACKAGES.iter().flat_map(of_package).collect()
 }
 
 /// Unpacks a folder to `<parent>/<hash of its content>/`, unless it is there already with exactly this content. Bytecode, caches,
 /// tests and hidden files are left out.
 pub fn unpack(dir: &'static Dir<'static>, parent: &Path) -> Result<PathBuf, UnpackError> {
+    unpack_files(content_of(dir), parent)
+}
+
+/// The name of the folder that `unpack` makes of a folder.
+pub fn version_of(dir: &'static Dir<'static>) -> String {
+    version(content_of(dir))
+}
+
+fn content_of(dir: &'static Dir<'static>) -> Vec<(PathBuf, &'static [u8])> {
     let inside = |file: &File<'static>| file.path().strip_prefix(dir.path()).unwrap_or(file.path()).to_owned();
-    unpack_files(source_files(dir).into_iter().map(|file| (inside(file), file.contents())).collect(), parent)
+    source_files(dir).into_iter().map(|file| (inside(file), file.contents())).collect()
+}
+
+fn version(mut content: Vec<(PathBuf, &[u8])>) -> String {
+    content.sort();
+    content_hash(&content)
 }
 
 fn unpack_files(mut content: Vec<(PathBuf, &[u8])>, parent: &Path) -> Result<PathBuf, UnpackError> {

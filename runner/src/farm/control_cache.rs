@@ -35,6 +35,14 @@ fn files(reference: &Reference, case: &Case, target: &Target) -> Option<(PathBuf
     Some((folder.join(format!("control-{name}.safetensors")), folder.join(format!("control-{name}.json"))))
 }
 
+/// Whether a file of this name is part of an answer.
+pub fn is_file_name(name: &str) -> bool {
+    let parts = name.strip_prefix("control-").and_then(|rest| rest.split_once('.'));
+    parts.is_some_and(|(hash, end)| {
+        hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) && ["safetensors", "json"].contains(&end)
+    })
+}
+
 /// The answer to this case, where one is kept and whole.
 pub fn kept(reference: &Reference, case: &Case, target: &Target) -> Option<Answer> {
     let (outputs, card) = files(reference, case, target)?;

@@ -361,7 +361,8 @@ impl ModelRun<'_> {
         }
     }
 
-    /// One try in a child, judged; of the control, what an earlier child left where nothing has changed since. `announced` is its
+    /// One try in a child, judged; of the control, what an earlier child left where nothing has changed since and one try is
+    /// asked for. `announced` is its
     /// number, where it is a try of the plan.
     async fn attempt(
         &self,
@@ -374,7 +375,10 @@ impl ModelRun<'_> {
         let infra = |message: String| Attempted::without_child(Observation::new(Outcome::InfraError, Stage::Load, message));
         let case = &planned.case;
         let context = self.context;
+        // Who asks for several tries wants to see whether they differ.
+        let may_be_kept = announced.is_none() || context.repeat == 1;
         if target.control
+            && may_be_kept
             && let Some(answer) = control_cache::kept(reference, case, target)
         {
             let result = self.judged(case, reference, answer.outputs).await;

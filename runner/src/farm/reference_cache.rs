@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use super::control_cache;
+
 use crate::judge::Padding;
+use crate::last_use;
 
 /// Everything that can change a reference.
 #[derive(Debug, Clone)]
@@ -78,6 +81,9 @@ pub struct ReferenceCache {
     root: PathBuf,
 }
 
+/// The file that is written last of a reference; its time is the reference's last use.
+pub const CARD: &str = "card.json";
+
 const FILES: [&str; 3] = ["inputs.safetensors", "reference.safetensors", "yardstick.safetensors"];
 
 impl ReferenceCache {
@@ -93,17 +99,14 @@ impl ReferenceCache {
     /// The reference of this key, where it is here and whole.
     pub fn get(&self, key: &str) -> Option<Reference> {
         let folder = self.folder(key);
-        let card: Card = serde_json::from_slice(&std::fs::read(folder.join("card.json")).ok()?).ok()?;
+        let card: Card = serde_json::from_slice(&std::fs::read(folder.join(CARD)).ok()?).ok()?;
         let [inputs, reference, yardstick] = FILES.map(|name| folder.join(name));
         let complete = [&inputs, &reference, &yardstick].into_iter().all(|path| path.is_file());
-        complete.then(|| Reference {
-            key: key.to_owned(),
-            inputs,
-            reference,
-            yardstick,
-            inputs_hash: card.inputs_hash,
-            facts: card.facts,
-        })
+        if !complete {
+            return None;
+        }
+        last_use::mark(&folder.join(CARD));
+        Some(Reference { key: key.to_owned(), inputs, reference, yardstick, inputs_hash: card.inputs_hash, facts: card.facts })
     }
 
     /// Keeps a reference: moves its files here, whole or not at all.
@@ -118,13 +121,18 @@ impl ReferenceCache {
         }
         let inputs_hash = hash(&temporary.path().join(FILES[0]))?;
         let card = Card { inputs_hash, facts: facts.clone() };
-        std::fs::write(temporary.path().join("card.json"), serde_json::to_vec(&card).map_err(io::Error::other)?)?;
+        std::fs::write(temporary.path().join(CARD), serde_json::to_vec(&card).map_err(io::Error::other)?)?;
         if folder.exists() {
             std::fs::remove_dir_all(&folder)?;
         }
         std::fs::rename(temporary.keep(), &folder)?;
         self.get(key).ok_or_else(|| io::Error::other("the reference is not readable after it was written"))
     }
+}
+
+/// Whether a file of this name is part of a reference, or of the control's answers beside it.
+pub fn is_file_name(name: &str) -> bool {
+    name == CARD || FILES.contains(&name) || control_cache::is_file_name(name)
 }
 
 /// Where a reference job left its files.

@@ -23,5 +23,5 @@ mod tests;
 pub use catalog::{CatalogQuery, HubModel, Sort, list_models, model};
 pub use client::{DownloadLimits, HubClient, HubOptions, Token};
 pub use error::{HubError, Refusal};
-pub use snapshot::{Snapshot, SnapshotFile, download_snapshot};
+pub use snapshot::{Snapshot, SnapshotFile, contents_of, download_snapshot};
 pub use store::FileStore;

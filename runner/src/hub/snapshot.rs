@@ -8,6 +8,7 @@ use super::retry::{Trouble, trouble, with_tries};
 use super::selection::needed_files;
 use super::store::{FileStore, write_whole};
 use super::verify::Told;
+use crate::last_use;
 use futures::{StreamExt, TryStreamExt};
 use hf_hub::repository::RepoTreeEntry;
 use serde::{Deserialize, Serialize};
@@ -193,6 +194,13 @@ struct Manifest {
     files: Vec<SnapshotFile>,
 }
 
+/// The contents, by SHA-256, that the file beside a snapshot names; none where that is no such file.
+pub fn contents_of(manifest: &[u8]) -> Vec<String> {
+    let manifest: Option<Manifest> = serde_json::from_slice(manifest).ok();
+    let files = manifest.map(|manifest| manifest.files).unwrap_or_default();
+    files.into_iter().map(|file| file.sha256).filter(|sha256| is_hex(sha256, 64)).collect()
+}
+
 /// The snapshot when it is here and each file has its size.
 fn present(store: &FileStore, id: &str, commit: &str) -> Option<Snapshot> {
     let path = store.model(id).join(commit);
@@ -205,7 +213,11 @@ fn present(store: &FileStore, id: &str, commit: &str) -> Option<Snapshot> {
         let there = path.join(&file.name).symlink_metadata();
         check_file_name(&file.name).is_ok() && there.is_ok_and(|there| there.is_file() && there.len() == file.size)
     });
-    whole.then(|| snapshot(id, commit, path, manifest.files))
+    if !whole {
+        return None;
+    }
+    last_use::mark(&manifest_path(&path));
+    Some(snapshot(id, commit, path, manifest.files))
 }
 
 fn snapshot(id: &str, commit: &str, path: PathBuf, files: Vec<SnapshotFile>) -> Snapshot {

@@ -14,7 +14,8 @@ fn copy(from: &str, into: &str) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
-async fn one_run(url: &str) {
+/// Records a run without any case.
+pub async fn one_run(url: &str) {
     let store = Store::create_or_migrate(url).await.unwrap();
     let new = NewRun {
         run_id: NewRun::new_id(),

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may fail by a panic, and may print")]
 
 mod bad_input;
+mod bisecting;
 mod copying;
 mod expectations;
 mod history;
@@ -13,6 +14,7 @@ mod lists;
 mod outputs;
 #[path = "../../../reports/tests/store/postgres_server.rs"]
 mod postgres_server;
+mod retention;
 mod scripts;
 mod serving;
 mod setup;
