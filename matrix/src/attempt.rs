@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::case::Case;
 use crate::expectation::Verdict;
@@ -10,7 +11,7 @@ use crate::leaf::LeafStatistics;
 use crate::outcome::{Check, Outcome, Stage};
 
 /// The figures of an attempt. Those of several leaves are the worst leaf's. Absent means not measured.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Metrics {
     /// RMSE(device) / max(RMSE(yardstick), floor).
     pub rmse_ratio: Option<f64>,

@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::axes::{Dtype, Harness, Mode, Precision, Weights, Workload};
 use crate::model::ModelId;
@@ -122,6 +125,19 @@ impl FromStr for CaseId {
         }
     }
 }
+
+impl PartialSchema for CaseId {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^[0-9a-f]{16}$"))
+            .description(Some("The id of a case"))
+            .build()
+            .into()
+    }
+}
+
+impl ToSchema for CaseId {}
 
 impl<'de> Deserialize<'de> for CaseId {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,12 +1,13 @@
 //! The events of a run: typed, ordered, stored before anybody else sees them.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::case::CaseId;
 use crate::outcome::{Outcome, Stage, Standing};
 
 /// Something that happened in a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     /// A shard (or the whole run) began.

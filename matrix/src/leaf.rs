@@ -1,11 +1,13 @@
 //! The statistics of one output leaf: enough to judge it again under another policy without running it again.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Sums over one leaf of a target's outputs (`device`), its reference and its yardstick, all taken in f64.
 ///
 /// Elements whose reference is not finite are left out of the sums and counted in `nonfinite_mismatches` where they differ.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// JSON has no infinity: a sum that overflowed is null there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LeafStatistics {
     /// Dotted path of the leaf.
     pub name: String,
@@ -21,28 +23,39 @@ pub struct LeafStatistics {
     #[serde(default)]
     pub left_out: u64,
     /// Σ ref².
+    #[schema(nullable)]
     pub sum_ref_squared: f64,
     /// Σ device².
+    #[schema(nullable)]
     pub sum_device_squared: f64,
     /// Σ ref.
+    #[schema(nullable)]
     pub sum_ref: f64,
     /// Σ device.
+    #[schema(nullable)]
     pub sum_device: f64,
     /// Σ (device − ref)².
+    #[schema(nullable)]
     pub sum_error_squared: f64,
     /// Σ device·ref.
+    #[schema(nullable)]
     pub sum_device_ref: f64,
     /// max |device − ref|.
+    #[schema(nullable)]
     pub max_abs_error: f64,
     /// Elements where exactly one side is NaN or infinite, or both are in different ways.
     pub nonfinite_mismatches: u64,
     /// Σ (yardstick − ref)².
+    #[schema(nullable)]
     pub sum_yardstick_error_squared: f64,
     /// max |yardstick − ref|.
+    #[schema(nullable)]
     pub yardstick_max_abs_error: f64,
     /// |Σ yardstick·ref / Σ ref² − 1|: the gain error that is legitimate.
+    #[schema(nullable)]
     pub yardstick_gain_error: f64,
     /// |mean(yardstick − ref)|.
+    #[schema(nullable)]
     pub yardstick_mean_error: f64,
     /// Share of rows whose largest element stands at the same place, for logits.
     pub top1_agreement: Option<f64>,
@@ -53,7 +66,7 @@ pub struct LeafStatistics {
 }
 
 /// How a leaf is judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeafKind {
     /// By distance from the reference, against the yardstick.

@@ -4,6 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::axes::Harness;
 
@@ -63,6 +66,19 @@ impl fmt::Display for ModelId {
         f.pad(&self.0)
     }
 }
+
+impl PartialSchema for ModelId {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^[A-Za-z0-9_.-]{1,96}/[A-Za-z0-9_.-]{1,96}$"))
+            .description(Some("A Hub repository, org/name"))
+            .build()
+            .into()
+    }
+}
+
+impl ToSchema for ModelId {}
 
 impl Serialize for ModelId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

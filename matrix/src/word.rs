@@ -1,5 +1,8 @@
 //! Enumerations whose one text form serves the database, JSON, TOML, the command line and pages.
 
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+
 /// A text that is none of an enumeration's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {kind} `{found}`{}; expected one of: {}", suggestion(.nearest), .known.join(", "))]
@@ -39,7 +42,17 @@ pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, word)| word)
 }
 
-/// Defines an enumeration with one text form a variant, from which `Display`, `FromStr`, serde and `ALL` follow.
+/// For the macro: whoever defines words need not name this crate.
+#[doc(hidden)]
+pub use utoipa;
+
+/// The schema of an enumeration: its words.
+pub fn schema_of<'a>(kind: &'static str, words: impl IntoIterator<Item = &'a str>) -> RefOr<Schema> {
+    let words = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).title(Some(kind));
+    words.build().into()
+}
+
+/// Defines an enumeration with one text form a variant, from which `Display`, `FromStr`, serde, its schema and `ALL` follow.
 #[macro_export]
 macro_rules! words {
     ($(#[$meta:meta])* pub enum $name:ident ($kind:literal) { $($(#[$vmeta:meta])* $variant:ident => $text:literal,)+ }) => {
@@ -70,6 +83,18 @@ macro_rules! words {
                     $($text => Ok($name::$variant),)+
                     _ => Err($crate::word::UnknownWord::new($kind, text, $name::ALL.iter().map(|v| v.as_str()))),
                 }
+            }
+        }
+
+        impl $crate::word::utoipa::PartialSchema for $name {
+            fn schema() -> $crate::word::utoipa::openapi::RefOr<$crate::word::utoipa::openapi::schema::Schema> {
+                $crate::word::schema_of($kind, $name::ALL.iter().map(|word| word.as_str()))
+            }
+        }
+
+        impl $crate::word::utoipa::ToSchema for $name {
+            fn name() -> std::borrow::Cow<'static, str> {
+                std::borrow::Cow::Borrowed(stringify!($name))
             }
         }
 

@@ -16,6 +16,7 @@ pub mod page;
 pub mod query;
 pub mod rows;
 pub mod run_figures;
+pub mod server;
 pub mod step_summary;
 pub mod store;
 pub mod table;

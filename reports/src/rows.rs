@@ -10,9 +10,10 @@ use modelfarm_matrix::model::ModelId;
 use modelfarm_matrix::outcome::{Check, Outcome, Stage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 /// One attempt, as `query results` prints it. Absent is null.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ResultRow {
     /// The case's id.
     pub case_id: CaseId,
@@ -92,7 +93,7 @@ impl ResultRow {
 }
 
 /// What `show` and the pages tell of an attempt beyond its row.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AttemptDetail {
     /// The row.
     #[serde(flatten)]
@@ -132,7 +133,7 @@ modelfarm_matrix::words! {
 }
 
 /// One run, as `query runs` prints it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunRow {
     /// The run.
     pub run_id: String,

@@ -164,6 +164,15 @@ pub enum Command {
     /// The database
     #[command(subcommand)]
     Db(Db),
+    /// Serve the results over HTTP, read-only, until interrupted: a JSON API, badges, a feed, metrics, live events
+    Serve {
+        /// Where to listen; whoever reaches an address that is not this machine's own can read everything
+        #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
+        listen: SocketAddr,
+        /// Also answer requests for this host, such as that of a proxy in front
+        #[arg(long = "allow-host", value_name = "NAME", num_args = 1..)]
+        allowed_hosts: Vec<String>,
+    },
     /// Write the static HTML report of a run
     Report {
         /// The run: an id, `latest` or `latest~N`

@@ -6,13 +6,14 @@ use modelfarm_matrix::axes::{Harness, Mode};
 use modelfarm_matrix::exclusion::Exclusion;
 use modelfarm_matrix::outcome::{Outcome, Standing};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::ResultFilter;
 use crate::store::statement::built;
 use crate::store::{Row, Store, StoreError};
 
 /// Cases that passed, failed, and said nothing about the target.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Counts {
     /// Passed.
     pub pass: u64,
@@ -34,7 +35,7 @@ impl Counts {
 }
 
 /// An architecture, as `query architectures` and `fixtures list` print it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ArchitectureRow {
     /// `config.model_type`, or the class where the library has no such word.
     pub architecture: String,

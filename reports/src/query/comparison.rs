@@ -9,6 +9,7 @@ use modelfarm_matrix::change::{Change, FlakeRate, Night, Reading, change};
 use modelfarm_matrix::model::ModelId;
 use modelfarm_matrix::outcome::{Outcome, Standing};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::case_filter::CaseFilter;
 use super::complete_runs::{KnownRun, baseline_of, history, named_run, newest_run};
@@ -39,7 +40,7 @@ pub struct Question {
 }
 
 /// A run in a comparison.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ComparedRun {
     /// The run.
     pub run_id: String,
@@ -50,7 +51,7 @@ pub struct ComparedRun {
 }
 
 /// What one run saw of a case.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Side {
     /// The run.
     pub run_id: String,
@@ -65,7 +66,7 @@ pub struct Side {
 }
 
 /// What became of a case: the JSON of `query regressions`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChangeRow {
     /// The case.
     pub case_id: CaseId,

@@ -2,8 +2,8 @@
 
 use super::run_reference::find_run;
 use super::since::Since;
-use crate::store::statement::sql;
-use crate::store::{Row, StoreError, Transaction, rfc3339};
+use crate::store::statement::{built, sql};
+use crate::store::{Row, Store, StoreError, Transaction, rfc3339};
 
 /// A run as far as a comparison needs to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,16 @@ pub(crate) struct KnownRun {
     pub(crate) selection: String,
     pub(crate) started_at: i64,
     pub(crate) is_complete: bool,
+}
+
+impl Store {
+    /// The ids of the newest complete runs of whole matrices, newest first; of one matrix where it is named.
+    pub async fn complete_runs(&self, matrix: Option<&str>, limit: u64) -> Result<Vec<String>, StoreError> {
+        let mut transaction = self.database.read().await?;
+        let query = built("SELECT run_id FROM runs WHERE selection = '' AND finished >= planned").and_in("matrix", matrix);
+        let query = query.text(" ORDER BY started_at DESC, run_id DESC LIMIT ").bind(limit);
+        transaction.all(query).await?.iter().map(|row| row.text("run_id")).collect()
+    }
 }
 
 fn known_run(row: &Row) -> Result<KnownRun, StoreError> {

@@ -2,13 +2,14 @@
 
 use modelfarm_matrix::event::Event;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::run_reference::find_run;
 use crate::store::statement::sql;
 use crate::store::{Store, StoreError};
 
 /// An event as it is stored.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct StoredEvent {
     /// Its number in the run: a reader goes on after the last it has seen.
     pub sequence: u64,

@@ -6,6 +6,7 @@ use modelfarm_matrix::axes::Mode;
 use modelfarm_matrix::fault::Fault;
 use modelfarm_matrix::outcome::{Outcome, Standing};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::ResultFilter;
 use crate::rows::ResultRow;
@@ -16,7 +17,7 @@ use crate::store::{Store, StoreError, Transaction, rfc3339};
 const NAMED: usize = 5;
 
 /// A group of failures: one outcome, fault and masked message.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FailureGroup {
     /// The masked message; none where nothing was said.
     pub signature: Option<String>,

@@ -9,13 +9,14 @@ use modelfarm_matrix::change::{FlakeRate, Night, flakes};
 use modelfarm_matrix::model::ModelId;
 use modelfarm_matrix::outcome::{Outcome, Standing};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::complete_runs::newest_run;
 use crate::store::statement::{built, sql};
 use crate::store::{Store, StoreError, Transaction, rfc3339};
 
 /// A case that flakes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FlakeRow {
     /// The case.
     pub case_id: CaseId,
@@ -44,7 +45,7 @@ pub struct FlakeRow {
 }
 
 /// A host, over the cases that both passed and failed in the window.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HostRow {
     /// The host.
     pub host: String,

@@ -2,6 +2,7 @@
 
 use modelfarm_matrix::rhythm::{NightState, due_nights};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::runs::run_state;
 use crate::rows::RunState;
@@ -9,7 +10,7 @@ use crate::store::statement::sql;
 use crate::store::{Row, Store, StoreError, rfc3339};
 
 /// A night in which a matrix was due: the JSON of `query nights`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NightRow {
     /// When it began or should have, RFC 3339 in UTC.
     pub due_at: String,

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::store::statement::built;
 use crate::store::{StoreError, Transaction};
 
 /// A package in two environments. A version is none where the package is not there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PackageChange {
     /// The package.
     pub package: String,

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use modelfarm_matrix::axes::Mode;
 use modelfarm_matrix::outcome::{Outcome, Standing};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::case_history::HistoryFilter;
 use crate::store::statement::{built, sql};
 use crate::store::{Store, StoreError, Transaction, rfc3339};
 
 /// How many cases passed in one run, for a target and a mode.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PassRateRow {
     /// The run.
     pub run_id: String,

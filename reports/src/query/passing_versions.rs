@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use modelfarm_matrix::axes::Mode;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::case_history::{HistoryFilter, history_cases, telling};
 use super::standing::run_ids;
@@ -11,7 +12,7 @@ use crate::store::statement::{Statement, built};
 use crate::store::{Store, StoreError, rfc3339};
 
 /// An architecture on a target in a mode, and where all of it last passed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PassingVersionsRow {
     /// `config.model_type`.
     pub architecture: String,

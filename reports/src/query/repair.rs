@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use modelfarm_matrix::axes::Mode;
 use modelfarm_matrix::works::Works;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::case_history::{HistoryFilter, turning_cases};
 use crate::store::{Store, StoreError};
 
 /// The repairs of an architecture on a target in a mode.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RepairRow {
     /// `config.model_type`.
     pub architecture: String,

@@ -16,11 +16,16 @@ use crate::store::{Row, Store, StoreError, Transaction, now_ms, rfc3339};
 impl Store {
     /// The newest runs, newest first.
     pub async fn runs(&self, limit: Option<u64>) -> Result<Vec<RunRow>, StoreError> {
+        self.runs_behind(0, limit).await
+    }
+
+    /// The same without the newest `passed_over` runs.
+    pub async fn runs_behind(&self, passed_over: u64, limit: Option<u64>) -> Result<Vec<RunRow>, StoreError> {
         let mut transaction = self.database.read().await?;
         let query = sql("SELECT run_key, run_id, matrix, selection, plan_id, planned, finished, started_at FROM runs \
-                         ORDER BY started_at DESC, run_id DESC LIMIT $1");
+                         ORDER BY started_at DESC, run_id DESC LIMIT $1 OFFSET $2");
         let mut rows = Vec::new();
-        for row in transaction.all(query.bind(limit.unwrap_or(i64::MAX as u64))).await? {
+        for row in transaction.all(query.bind(limit.unwrap_or(i64::MAX as u64)).bind(passed_over)).await? {
             rows.push(run_row(&mut transaction, &row).await?);
         }
         Ok(rows)
@@ -35,6 +40,23 @@ impl Store {
         );
         let row = transaction.one(query.bind(found.run_key)).await?;
         run_row(&mut transaction, &row).await
+    }
+}
+
+impl Store {
+    /// How many runs there are.
+    pub async fn run_count(&self) -> Result<u64, StoreError> {
+        let mut transaction = self.database.read().await?;
+        transaction.one(sql("SELECT COUNT(*) AS runs FROM runs")).await?.unsigned("runs")
+    }
+
+    /// How far a run came, without what `run` computes of its attempts.
+    pub async fn run_state(&self, reference: &str) -> Result<RunState, StoreError> {
+        let mut transaction = self.database.read().await?;
+        let found = find_run(&mut transaction, reference).await?;
+        let query = sql("SELECT run_key, planned, finished FROM runs WHERE run_key = $1");
+        let row = transaction.one(query.bind(found.run_key)).await?;
+        run_state(&mut transaction, &row).await
     }
 }
 

@@ -8,6 +8,7 @@ use modelfarm_matrix::model::ModelId;
 use modelfarm_matrix::outcome::Outcome;
 use modelfarm_matrix::works::Works;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::case_history::{HistoryFilter, Turn, turning_cases};
 use super::package_change::{PackageChange, package_changes};
@@ -15,7 +16,7 @@ use crate::store::statement::sql;
 use crate::store::{Store, StoreError, Transaction, rfc3339};
 
 /// How a case stands, and since when.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StandingRow {
     /// The case.
     pub case_id: CaseId,

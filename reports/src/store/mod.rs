@@ -21,6 +21,7 @@ mod past_run;
 #[cfg(test)]
 mod query_plans;
 mod recording;
+mod revision;
 mod row_batch;
 pub(crate) mod statement;
 mod table_columns;
@@ -37,6 +38,7 @@ pub use merge::MergeReport;
 pub use migration::NEWEST_SCHEMA;
 pub use past_run::{PastRun, PastTry};
 pub use recording::{Environment, NewRun, RunHandle};
+pub use revision::Revision;
 pub use time::{now_ms, rfc3339};
 
 pub(crate) use database::{Database, Row, Transaction};

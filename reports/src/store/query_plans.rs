@@ -14,7 +14,7 @@ use modelfarm_matrix::outcome::{Check, Outcome, Stage};
 use serde_json::json;
 
 use super::{Confirmation, NewRun, PastRun, PastTry, Retrial, Store};
-use crate::query::{Artifact, CaseFilter, ResultFilter};
+use crate::query::{Artifact, AttemptPlace, CaseFilter, ResultFilter};
 use questions::{Asked, Subject};
 
 /// A statement, and the steps in which it is carried out.
@@ -172,6 +172,10 @@ async fn no_question_about_a_run_or_a_case_reads_all_attempts() {
     let of = |cases: CaseFilter| ResultFilter { cases, ..ResultFilter::default() };
     let of_case = of(CaseFilter { ids: vec![id.clone()], ..CaseFilter::default() });
     let of_architecture = of(CaseFilter { architectures: vec!["llama".into()], ..CaseFilter::default() });
+    let page = ResultFilter { limit: Some(2), ..ResultFilter::default() };
+    let place = AttemptPlace { run_id: last.clone(), case_id: id.clone(), attempt: 1 };
+    let next_page = ResultFilter { after: Some(place.clone()), ..page.clone() };
+    let next_of_case = ResultFilter { after: Some(place), limit: Some(2), ..of_case.clone() };
     assert_reads_little![
         store.record_past_run(&past_run(5)),
         store.finish_attempt_before_retry(&run, &attempt(0)),
@@ -197,6 +201,15 @@ async fn no_question_about_a_run_or_a_case_reads_all_attempts() {
         store.results(&of_run),
         store.results(&of_case),
         store.results(&of_architecture),
+        store.results(&page),
+        store.results(&next_page),
+        store.results(&next_of_case),
+        store.revision(),
+        store.run_state("latest"),
+        store.run_count(),
+        store.runs_behind(1, Some(2)),
+        store.complete_runs(Some("nightly"), 2),
+        store.outcome_counts("latest"),
     ];
     // And the question about everything shows that a plan which reads everything is seen.
     let (_, plans) = plans_of(store.results(&ResultFilter::default())).await;

@@ -8,6 +8,7 @@ use modelfarm_matrix::event::Event;
 use modelfarm_matrix::model::Model;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::attempt_columns::json_text;
@@ -66,7 +67,7 @@ impl RunHandle {
 }
 
 /// A locked set of packages, with enough to make it again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Environment {
     /// Its fingerprint.
     pub environment_id: String,

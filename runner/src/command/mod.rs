@@ -16,9 +16,11 @@ pub mod printing;
 pub mod query;
 pub mod retrying;
 pub mod run;
+pub mod serve;
 pub mod show;
 
 use modelfarm_reports::query::WINDOW;
+use modelfarm_reports::server::ServerOptions;
 
 use crate::cli::{Cli, Command};
 use crate::exit::{ExitCode, Failure};
@@ -80,6 +82,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Fixtures(what) => fixtures::fixtures(&farm, what).await,
         Command::Env(what) => env::env(&farm, what).await,
         Command::Db(what) => database::database(&farm, what).await,
+        Command::Serve { listen, allowed_hosts } => serve::serve(&farm, &ServerOptions { listen, allowed_hosts }).await,
         Command::Report { run, out, junit, summary, compatibility, also_run, causes } => {
             let files = outputs::Files {
                 report: Some(&out),

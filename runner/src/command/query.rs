@@ -143,7 +143,7 @@ fn no_run() -> Failure {
 }
 
 fn filter(run: Option<String>, outcomes: Vec<Outcome>, selection: &Selection) -> Result<ResultFilter, Failure> {
-    Ok(ResultFilter { run, cases: cases(selection)?, outcomes, limit: None, final_only: true })
+    Ok(ResultFilter { run, cases: cases(selection)?, outcomes, final_only: true, ..ResultFilter::default() })
 }
 
 fn cases(selection: &Selection) -> Result<CaseFilter, Failure> {

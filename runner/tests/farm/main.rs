@@ -16,5 +16,6 @@ mod outputs;
 mod postgres_server;
 mod retention;
 mod scripts;
+mod serving;
 mod setup;
 mod smoke;
