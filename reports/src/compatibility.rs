@@ -116,7 +116,7 @@ fn write_causes(text: &mut String, groups: &[FailureGroup], causes: &Causes) {
         let _ = writeln!(text, "   - message: {}", code(message, 200));
         let names: Vec<String> = group.sample_architectures.iter().map(|name| code(name, 60)).collect();
         let more = group.architectures.saturating_sub(names.len() as u64);
-        let more = if more > 0 { format!(" and {}", counted(more, "more")) } else { String::new() };
+        let more = if more > 0 { format!(" and {} more", count(more)) } else { String::new() };
         let _ = writeln!(text, "   - architectures: {}{more}; a case: `{}`", names.join(" "), first(&group.sample_cases));
         match group.signature.as_deref().and_then(|signature| causes.of(signature)) {
             Some(cause) => {
