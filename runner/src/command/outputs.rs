@@ -137,8 +137,8 @@ async fn write_files(store: &Store, run: &RunRow, matrix_file: &str, files: File
             before: before.clone(),
             failures: store.failures(&of_run, false).await?,
             strips: store.strips(&run.run_id, STRIP_NIGHTS, &CaseFilter::default()).await?,
-            flakes: store.flakes(Some(&run.matrix), STRIP_NIGHTS).await?,
-            hosts: store.host_flakes(Some(&run.matrix), STRIP_NIGHTS).await?,
+            flakes: where_there_is_one(store.flakes(Some(&run.matrix), STRIP_NIGHTS).await)?.unwrap_or_default(),
+            hosts: where_there_is_one(store.host_flakes(Some(&run.matrix), STRIP_NIGHTS).await)?.unwrap_or_default(),
             runs: store.runs(Some(RUNS_LISTED)).await?,
         };
         let environments: Vec<EnvironmentFacts> = store
@@ -187,11 +187,7 @@ async fn write_files(store: &Store, run: &RunRow, matrix_file: &str, files: File
 /// What is known of the nights before a run. The first of its matrix has none.
 async fn before(store: &Store, run: &RunRow) -> Result<Before, Failure> {
     let question = Question { run: Some(run.run_id.clone()), ..Question::default() };
-    let comparison = match store.comparison(&question).await {
-        Ok(comparison) => Some(comparison),
-        Err(StoreError::NoCompleteRun { .. }) => None,
-        Err(error) => return Err(error.into()),
-    };
+    let comparison = where_there_is_one(store.comparison(&question).await)?;
     // A run of a part of the matrix is no night of it.
     let nights = match run.selection.is_empty() {
         true => {
@@ -202,6 +198,15 @@ async fn before(store: &Store, run: &RunRow) -> Result<Before, Failure> {
         false => Vec::new(),
     };
     Ok(Before { comparison, nights })
+}
+
+/// An answer that needs a complete run; none where there is none yet, which is no reason to write nothing of this one.
+fn where_there_is_one<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Failure> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(StoreError::NoCompleteRun { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn write_compatibility(store: &Store, runs: &[RunRow], causes: Option<&Path>, path: &Path) -> Result<(), Failure> {
