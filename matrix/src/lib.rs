@@ -9,6 +9,7 @@ pub mod attempt;
 pub mod axes;
 pub mod bisection;
 pub mod case;
+pub mod case_filter;
 pub mod cause;
 pub mod change;
 pub mod coverage;

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
-use crate::axes::{Harness, Mode, Workload};
 use crate::case::{Case, CaseId};
+use crate::case_filter::CaseFilter;
 use crate::matrix_file::{CaseGroup, Matrix};
 use crate::model::{Model, ModelId};
 use crate::sample::Sample;
@@ -63,52 +63,21 @@ pub(crate) fn hash_of_name(model: &ModelId) -> [u64; 2] {
     [number(0), number(8)]
 }
 
-/// What a person narrows a plan to. An empty list narrows nothing.
+/// What a person narrows a plan to.
 #[derive(Debug, Clone, Default)]
 pub struct Filters {
-    /// Case ids.
-    pub cases: Vec<CaseId>,
-    /// Targets.
-    pub targets: Vec<String>,
-    /// Modes.
-    pub modes: Vec<Mode>,
-    /// Architectures.
-    pub architectures: Vec<String>,
-    /// Model ids.
-    pub models: Vec<String>,
-    /// Harnesses.
-    pub harnesses: Vec<Harness>,
-    /// Workloads.
-    pub workloads: Vec<Workload>,
+    /// Which cases.
+    pub cases: CaseFilter,
     /// A part of the models.
     pub sample: Option<Sample>,
 }
 
 impl Filters {
     fn reason_against(&self, model: &Model, case: &Case) -> Option<&'static str> {
-        fn misses<T: PartialEq>(wanted: &[T], found: &T) -> bool {
-            !wanted.is_empty() && !wanted.contains(found)
-        }
-        let text = |wanted: &[String], found: &str| !wanted.is_empty() && !wanted.iter().any(|one| one == found);
-        if text(&self.models, model.id.as_str()) {
-            Some("not selected by --model")
-        } else if text(&self.architectures, &model.architecture) {
-            Some("not selected by --architecture")
-        } else if misses(&self.harnesses, &model.harness) {
-            Some("not selected by --harness")
-        } else if text(&self.targets, &case.target) {
-            Some("not selected by --target")
-        } else if misses(&self.modes, &case.mode) {
-            Some("not selected by --mode")
-        } else if misses(&self.workloads, &case.workload) {
-            Some("not selected by --workload")
-        } else if !self.cases.is_empty() && !self.cases.contains(&case.id()) {
-            Some("not selected by --case")
-        } else if self.sample.is_some_and(|sample| !sample.holds(&model.id)) {
-            Some("not in this --sample")
-        } else {
-            None
-        }
+        self.cases.reason_against(model, case).or_else(|| {
+            let is_left_out = self.sample.is_some_and(|sample| !sample.holds(&model.id));
+            is_left_out.then_some("not in this --sample")
+        })
     }
 }
 
@@ -116,22 +85,9 @@ impl Filters {
 /// Empty where nothing is narrowed.
 impl fmt::Display for Filters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fn words<T: fmt::Display>(name: &str, words: &[T]) -> Option<String> {
-            let words: BTreeSet<String> = words.iter().map(ToString::to_string).collect();
-            (!words.is_empty()).then(|| format!("{name} {}", words.into_iter().collect::<Vec<_>>().join(", ")))
-        }
-        let Filters { cases, targets, modes, architectures, models, harnesses, workloads, sample } = self;
-        let parts = [
-            words("case", cases),
-            words("target", targets),
-            words("mode", modes),
-            words("architecture", architectures),
-            words("model", models),
-            words("harness", harnesses),
-            words("workload", workloads),
-            sample.map(|sample| format!("sample {sample}")),
-        ];
-        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
+        let sample = self.sample.map(|sample| format!("sample {sample}"));
+        let cases = Some(self.cases.to_string()).filter(|cases| !cases.is_empty());
+        f.write_str(&cases.into_iter().chain(sample).collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -299,6 +255,7 @@ fn product(group: &CaseGroup, targets: &Targets, model: &Model, left_out: &mut V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::axes::{Harness, Mode};
     use crate::model::ModelSource;
     use proptest::prelude::*;
 
@@ -306,10 +263,12 @@ mod tests {
     fn a_selection_has_one_text_whatever_its_order() {
         assert_eq!(Filters::default().to_string(), "");
         let filters = Filters {
-            architectures: vec!["llama".into(), "bert".into()],
-            modes: vec![Mode::Compiled],
+            cases: CaseFilter {
+                architectures: vec!["llama".into(), "bert".into()],
+                modes: vec![Mode::Compiled],
+                ..CaseFilter::default()
+            },
             sample: Some("3/14".parse().unwrap()),
-            ..Filters::default()
         };
         assert_eq!(filters.to_string(), "mode compiled; architecture bert, llama; sample 3/14");
     }
@@ -366,7 +325,8 @@ dtypes = ["float32"]
 
     #[test]
     fn a_filter_leaves_out_with_its_reason() {
-        let filters = Filters { modes: vec![Mode::Compiled], ..Filters::default() };
+        let only = CaseFilter { modes: vec![Mode::Compiled], ..CaseFilter::default() };
+        let filters = Filters { cases: only, ..Filters::default() };
         let plan = planned(&[model(1)], &filters, Shard::WHOLE);
         assert!(plan.cases().all(|(_, planned)| planned.case.mode == Mode::Compiled));
         assert!(plan.left_out.iter().any(|left| left.reason == "not selected by --mode"));

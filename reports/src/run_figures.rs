@@ -121,6 +121,20 @@ impl<'a> RunFigures<'a> {
     }
 }
 
+/// A tally of final cases in one sentence, each number with its denominator.
+pub(crate) fn tally_summary(tally: &Tally) -> String {
+    let conclusive = tally.pass + tally.fail;
+    format!(
+        "{} of {} pass ({}); {} inconclusive; {} unexpected of {}.",
+        count(tally.pass),
+        counted(conclusive, "conclusive case"),
+        percent(tally.pass, conclusive),
+        count(tally.inconclusive),
+        count(tally.unexpected),
+        counted(tally.total(), "final case")
+    )
+}
+
 /// The order in which people look for a case.
 pub(crate) fn in_reading_order(row: &ResultRow) -> impl Ord + use<> {
     let axes = (row.workload, row.dtype, row.target.clone(), row.mode);

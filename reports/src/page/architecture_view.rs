@@ -7,22 +7,20 @@ use modelfarm_matrix::event::Tally;
 use serde::Serialize;
 
 use super::changes_view::ChangesView;
+use super::frame::Frame;
 use super::links::Links;
 use super::strip_view::{CaseStrips, NightTally, StripView};
 use super::{CaseTries, ReportInput};
-use crate::figures::{count, counted, instant, percent};
+use crate::figures::{count, counted, percent};
+use crate::run_figures::tally_summary;
 use crate::verdict_mark::{VerdictMark, verdict_mark};
 use crate::visible_text::one_line;
 
 /// What an architecture's page shows.
 #[derive(Serialize)]
 pub(super) struct ArchitectureView {
-    title: String,
-    root: &'static str,
-    farm_version: String,
-    generated_at: String,
-    matrix: String,
-    run_id: String,
+    #[serde(flatten)]
+    frame: Frame,
     architecture: String,
     summary: String,
     nights: String,
@@ -66,7 +64,6 @@ impl ArchitectureView {
         for case in cases {
             tally.add(case.last.row.outcome, case.last.row.verdict.is_unexpected());
         }
-        let conclusive = tally.pass + tally.fail;
         let rows = cases.iter().map(|case| {
             let row = &case.last.row;
             CaseRow {
@@ -82,22 +79,9 @@ impl ArchitectureView {
             }
         });
         Self {
-            title: format!("{} · modelfarm", one_line(architecture, 96)),
-            root: "../",
-            farm_version: one_line(input.farm_version, 60),
-            generated_at: instant(input.generated_at),
-            matrix: one_line(&input.run.matrix, 100),
-            run_id: one_line(&input.run.run_id, 60),
+            frame: Frame::new(input, architecture, "../"),
             architecture: one_line(architecture, 96),
-            summary: format!(
-                "{} of {} pass ({}); {} inconclusive; {} unexpected of {}.",
-                count(tally.pass),
-                counted(conclusive, "conclusive case"),
-                percent(tally.pass, conclusive),
-                count(tally.inconclusive),
-                count(tally.unexpected),
-                counted(tally.total(), "final case")
-            ),
+            summary: tally_summary(&tally),
             nights: counted(strips.nights().len() as u64, "night"),
             modes: modes(strips, cases),
             cases: rows.collect(),

@@ -9,9 +9,9 @@ use super::ReportError;
 use crate::visible_text::visible;
 
 /// The style sheet of every page.
-pub(super) const STYLE: &str = include_str!("../../templates/style.css");
+pub(crate) const STYLE: &str = include_str!("../../templates/style.css");
 
-const TEMPLATES: [(&str, &str); 12] = [
+const TEMPLATES: [(&str, &str); 13] = [
     ("architecture.html", include_str!("../../templates/architecture.html")),
     ("base.html", include_str!("../../templates/base.html")),
     ("changes.html", include_str!("../../templates/changes.html")),
@@ -22,24 +22,25 @@ const TEMPLATES: [(&str, &str); 12] = [
     ("matrix.html", include_str!("../../templates/matrix.html")),
     ("model.html", include_str!("../../templates/model.html")),
     ("runs.html", include_str!("../../templates/runs.html")),
+    ("start.html", include_str!("../../templates/start.html")),
     ("strip.html", include_str!("../../templates/strip.html")),
     ("trend.html", include_str!("../../templates/trend.html")),
 ];
 
 /// Turns views into pages.
-pub(super) struct Engine(Tera);
+pub(crate) struct Engine(Tera);
 
 impl Engine {
     /// Loads the embedded templates.
     #[allow(clippy::expect_used, reason = "the embedded templates are loaded by every test of this module")]
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut tera = without_templates();
         tera.add_raw_templates(TEMPLATES).expect("the embedded templates are sound");
         Self(tera)
     }
 
     /// Renders a view with a template; `page` is named in an error.
-    pub(super) fn render(&self, template: &str, page: &str, view: &impl Serialize) -> Result<String, ReportError> {
+    pub(crate) fn render(&self, template: &str, page: &str, view: &impl Serialize) -> Result<String, ReportError> {
         let render = || self.0.render(template, &Context::from_serialize(view)?);
         render().map_err(|source| ReportError::Render { page: page.to_owned(), source })
     }

@@ -4,6 +4,7 @@ use modelfarm_matrix::cause::Causes;
 use serde::Serialize;
 
 use super::ReportInput;
+use super::frame::Frame;
 use super::links::Links;
 use crate::figures::{count, counted, instant};
 use crate::query::FailureGroup;
@@ -50,12 +51,8 @@ struct Sample {
 /// The page of all groups.
 #[derive(Debug, Serialize)]
 pub(super) struct FailuresView {
-    title: String,
-    root: &'static str,
-    farm_version: String,
-    generated_at: String,
-    matrix: String,
-    run_id: String,
+    #[serde(flatten)]
+    frame: Frame,
     summary: String,
     groups: Vec<GroupView>,
     left_out: Option<String>,
@@ -67,12 +64,7 @@ impl FailuresView {
         let left_out = all.len().saturating_sub(MOST_GROUPS) as u64;
         let cases: u64 = all.iter().map(|group| group.cases).sum();
         Self {
-            title: "Failures · modelfarm".to_owned(),
-            root: "",
-            farm_version: one_line(input.farm_version, 60),
-            generated_at: instant(input.generated_at),
-            matrix: one_line(&input.run.matrix, 100),
-            run_id: one_line(&input.run.run_id, 60),
+            frame: Frame::new(input, "Failures", ""),
             summary: format!("{} in {}", counted(cases, "failed case"), counted(all.len() as u64, "group")),
             groups: all.iter().take(MOST_GROUPS).map(|group| group_view(group, input.causes, links)).collect(),
             left_out: (left_out > 0).then(|| counted(left_out, "smaller group")),

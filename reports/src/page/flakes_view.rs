@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::ReportInput;
+use super::frame::Frame;
 use super::links::Links;
 use crate::figures::{count, counted, instant, measured, percent};
 use crate::visible_text::one_line;
@@ -13,12 +14,8 @@ const MOST_LISTED: usize = 1000;
 /// What the page of flakes shows.
 #[derive(Serialize)]
 pub(super) struct FlakesView {
-    title: String,
-    root: &'static str,
-    farm_version: String,
-    generated_at: String,
-    matrix: String,
-    run_id: String,
+    #[serde(flatten)]
+    frame: Frame,
     summary: String,
     cases: Vec<FlakingCase>,
     left_out: Option<String>,
@@ -76,12 +73,7 @@ impl FlakesView {
             stands_out: row.stands_out,
         });
         Self {
-            title: "Flakes · modelfarm".to_owned(),
-            root: "",
-            farm_version: one_line(input.farm_version, 60),
-            generated_at: instant(input.generated_at),
-            matrix: one_line(&input.run.matrix, 100),
-            run_id: one_line(&input.run.run_id, 60),
+            frame: Frame::new(input, "Flakes", ""),
             summary: match flakes.len() {
                 1 => "1 case passes and fails by chance".to_owned(),
                 number => format!("{} pass and fail by chance", counted(number as u64, "case")),

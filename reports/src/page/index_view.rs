@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::changes_view::{ChangesView, UnsoundNight, unsound_nights};
 use super::failures_view::{GroupView, group_view};
+use super::frame::Frame;
 use super::health_view::HealthView;
 use super::links::Links;
 use super::matrix_view::{TargetMatrix, matrices};
@@ -30,13 +31,8 @@ const MOST_GROUPS: usize = 5;
 /// What the index shows.
 #[derive(Serialize)]
 pub(super) struct IndexView {
-    title: String,
-    /// The way from this page to the report's folder.
-    root: &'static str,
-    farm_version: String,
-    generated_at: String,
-    matrix: String,
-    run_id: String,
+    #[serde(flatten)]
+    frame: Frame,
     started_at: String,
     took: Option<String>,
     health: HealthView,
@@ -112,12 +108,7 @@ impl IndexView {
         let models = models(cases, links);
         let took = run.ended_at.as_deref().and_then(|end| milliseconds_between(&run.started_at, end));
         Self {
-            title: format!("{} · modelfarm", one_line(&run.matrix, 60)),
-            root: "",
-            farm_version: one_line(input.farm_version, 60),
-            generated_at: instant(input.generated_at),
-            matrix: one_line(&run.matrix, 100),
-            run_id: one_line(&run.run_id, 60),
+            frame: Frame::new(input, &run.matrix, ""),
             started_at: instant(&run.started_at),
             took: took.map(milliseconds),
             health: HealthView::new(&figures),

@@ -6,9 +6,10 @@
 
 mod architecture_view;
 mod changes_view;
-mod engine;
+pub(crate) mod engine;
 mod failures_view;
 mod flakes_view;
+mod frame;
 mod health_view;
 mod index_view;
 mod leaf_view;

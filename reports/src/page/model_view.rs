@@ -6,25 +6,23 @@ use modelfarm_matrix::outcome::Stage;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::frame::Frame;
 use super::leaf_view::LeavesView;
 use super::links::{Links, anchor};
 use super::nested_facts::{Fact, nested_facts};
 use super::strip_view::{CaseStrips, StripView};
 use super::{CaseTries, ReportInput};
-use crate::figures::{bytes, count, counted, instant, measured, milliseconds, percent};
+use crate::figures::{bytes, count, instant, measured, milliseconds, percent};
 use crate::rows::{AttemptDetail, ResultRow};
+use crate::run_figures::tally_summary;
 use crate::verdict_mark::{VerdictMark, verdict_mark};
 use crate::visible_text::{beginning, ending, one_line};
 
 /// What a model's page shows.
 #[derive(Serialize)]
 pub(super) struct ModelView {
-    title: String,
-    root: &'static str,
-    farm_version: String,
-    generated_at: String,
-    matrix: String,
-    run_id: String,
+    #[serde(flatten)]
+    frame: Frame,
     model: String,
     facts: Vec<Fact>,
     summary: String,
@@ -106,25 +104,11 @@ impl ModelView {
         for case in cases {
             tally.add(case.last.row.outcome, case.last.row.verdict.is_unexpected());
         }
-        let conclusive = tally.pass + tally.fail;
         Self {
-            title: format!("{model} · modelfarm"),
-            root: "../../",
-            farm_version: one_line(input.farm_version, 60),
-            generated_at: instant(input.generated_at),
-            matrix: one_line(&input.run.matrix, 100),
-            run_id: one_line(&input.run.run_id, 60),
+            frame: Frame::new(input, model.as_str(), "../../"),
             model: model.to_string(),
             facts: model_facts(cases),
-            summary: format!(
-                "{} of {} pass ({}); {} inconclusive; {} unexpected of {}.",
-                count(tally.pass),
-                counted(conclusive, "conclusive case"),
-                percent(tally.pass, conclusive),
-                count(tally.inconclusive),
-                count(tally.unexpected),
-                counted(tally.total(), "final case")
-            ),
+            summary: tally_summary(&tally),
             architecture_link: cases.first().map(|case| links.architecture(&case.last.row.architecture)),
             cases: cases.iter().map(|case| case_view(input, strips, case)).collect(),
         }

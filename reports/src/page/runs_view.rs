@@ -3,16 +3,15 @@
 use serde::Serialize;
 
 use super::ReportInput;
+use super::frame::Frame;
 use crate::figures::{count, counted, instant, milliseconds, milliseconds_between, percent};
 use crate::visible_text::one_line;
 
 /// What the page of runs shows.
 #[derive(Serialize)]
 pub(super) struct RunsView {
-    title: String,
-    root: &'static str,
-    farm_version: String,
-    generated_at: String,
+    #[serde(flatten)]
+    frame: Frame,
     summary: String,
     runs: Vec<RunView>,
 }
@@ -57,10 +56,7 @@ impl RunsView {
         });
         let runs: Vec<RunView> = runs.collect();
         Self {
-            title: "Runs · modelfarm".to_owned(),
-            root: "",
-            farm_version: one_line(input.farm_version, 60),
-            generated_at: instant(input.generated_at),
+            frame: Frame::new(input, "Runs", ""),
             summary: format!("The newest {}", counted(runs.len() as u64, "run")),
             runs,
         }

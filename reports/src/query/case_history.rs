@@ -8,9 +8,10 @@ use modelfarm_matrix::model::ModelId;
 use modelfarm_matrix::outcome::{Outcome, Standing};
 use modelfarm_matrix::works::Works;
 
-use super::case_filter::CaseFilter;
+use super::case_filter::select_cases;
 use crate::store::statement::{Statement, built};
 use crate::store::{Row, StoreError, Transaction};
+use modelfarm_matrix::case_filter::CaseFilter;
 
 /// Cases in one statement.
 const AT_ONCE: usize = 500;
@@ -56,7 +57,7 @@ pub(crate) async fn history_cases(
     transaction: &mut Transaction,
     filter: &HistoryFilter,
 ) -> Result<BTreeMap<i64, HistoryCase>, StoreError> {
-    let query = filter.cases.select_cases("c.case_key, c.case_id, c.model, c.target, c.mode, c.workload, c.dtype");
+    let query = select_cases(&filter.cases, "c.case_key, c.case_id, c.model, c.target, c.mode, c.workload, c.dtype");
     let read = |row: &Row| -> Result<(i64, HistoryCase), StoreError> {
         let case = HistoryCase {
             case_id: row.word("case_id")?,

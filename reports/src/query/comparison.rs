@@ -11,12 +11,13 @@ use modelfarm_matrix::outcome::{Outcome, Standing};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::case_filter::CaseFilter;
+use super::case_filter::narrow;
 use super::complete_runs::{KnownRun, baseline_of, history, named_run, newest_run};
 use super::package_change::{PackageChange, Pair, package_changes};
 use super::since::Since;
 use crate::store::statement::{built, sql};
 use crate::store::{Row, Store, StoreError, Transaction, decompress, rfc3339};
+use modelfarm_matrix::case_filter::CaseFilter;
 
 /// So many complete runs before the baseline tell whether a case flakes.
 pub const WINDOW: u32 = 30;
@@ -287,7 +288,7 @@ async fn finals(transaction: &mut Transaction, question: &Question, run: &KnownR
         "SELECT a.case_key, a.attempt, a.outcome, a.architecture \
          FROM attempts a JOIN cases c ON c.case_key = a.case_key WHERE a.is_final = 1 AND a.run_key = ",
     );
-    let rows = transaction.all(question.cases.narrow(query.bind(run.run_key))).await?;
+    let rows = transaction.all(narrow(&question.cases, query.bind(run.run_key))).await?;
     let read = |row: &Row| -> Result<(i64, Final), StoreError> {
         let last =
             Final { outcome: row.word("outcome")?, architecture: row.text("architecture")?, retried: row.int("attempt")? > 1 };

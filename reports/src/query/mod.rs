@@ -26,12 +26,12 @@ mod strips;
 
 pub use architectures::{ArchitectureRow, Counts};
 pub use attempts::Artifact;
-pub use case_filter::CaseFilter;
 pub use case_history::HistoryFilter;
 pub use comparison::{ChangeRow, ComparedRun, Comparison, Question, Side, WINDOW};
 pub use events::StoredEvent;
 pub use failures::FailureGroup;
 pub use flakes::{FlakeRow, HostRow};
+pub use modelfarm_matrix::case_filter::CaseFilter;
 pub use nights::{NightRow, Rhythm};
 pub use outcome_counts::OutcomeCount;
 pub use package_change::{PackageChange, differences};

@@ -7,6 +7,7 @@ use modelfarm_matrix::outcome::{Outcome, Standing};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::case_filter::narrow;
 use super::case_history::HistoryFilter;
 use crate::store::statement::{built, sql};
 use crate::store::{Store, StoreError, Transaction, rfc3339};
@@ -89,7 +90,7 @@ async fn counts(
         Some(run) => query.text("a.run_key = ").bind(run),
         None => query.text("a.started_at >= ").bind(filter.from),
     };
-    let query = filter.cases.narrow(query);
+    let query = narrow(&filter.cases, query);
     let query = query.text(" GROUP BY a.run_key, c.target, c.mode, a.outcome");
     let mut found: BTreeMap<i64, Counts> = BTreeMap::new();
     for row in transaction.all(query).await? {

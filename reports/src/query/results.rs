@@ -6,12 +6,13 @@ use std::str::FromStr;
 use modelfarm_matrix::case::CaseId;
 use modelfarm_matrix::outcome::Outcome;
 
-use super::case_filter::CaseFilter;
+use super::case_filter::narrow;
 use super::run_reference::find_run;
 use crate::rows::ResultRow;
 use crate::store::attempt_columns::{result_columns, result_row};
 use crate::store::statement::{Statement, built, sql};
 use crate::store::{Store, StoreError, Transaction};
+use modelfarm_matrix::case_filter::CaseFilter;
 
 /// Which attempts.
 #[derive(Debug, Clone, Default)]
@@ -190,6 +191,6 @@ impl ResultFilter {
 
     /// Adds cases and outcomes alone.
     fn narrow_attempts(&self, query: Statement) -> Statement {
-        self.cases.narrow(query).and_in("a.outcome", self.outcomes.iter().map(|word| word.as_str()))
+        narrow(&self.cases, query).and_in("a.outcome", self.outcomes.iter().map(|word| word.as_str()))
     }
 }

@@ -8,10 +8,11 @@ use modelfarm_matrix::model::ModelId;
 use modelfarm_matrix::outcome::Outcome;
 use serde::{Deserialize, Serialize};
 
-use super::case_filter::CaseFilter;
+use super::case_filter::narrow;
 use super::complete_runs::{named_run, runs_up_to};
 use crate::store::statement::built;
 use crate::store::{Store, StoreError, rfc3339};
+use modelfarm_matrix::case_filter::CaseFilter;
 
 /// A night of a strip.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +71,7 @@ impl Store {
                 "SELECT a.case_key, a.outcome, a.architecture, c.case_id, c.model, c.target, c.mode, c.workload, c.dtype \
                                FROM attempts a JOIN cases c ON c.case_key = a.case_key WHERE a.is_final = 1 AND a.run_key = ",
             );
-            for row in transaction.all(filter.narrow(query.bind(run.run_key))).await? {
+            for row in transaction.all(narrow(filter, query.bind(run.run_key))).await? {
                 let key = row.int("case_key")?;
                 let place = places[&run.run_key];
                 if let std::collections::btree_map::Entry::Vacant(new) = strips.entry(key) {

@@ -30,6 +30,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
+use crate::page::engine::Engine;
 use crate::store::Store;
 
 pub use refusal::ErrorBody;
@@ -77,6 +78,8 @@ pub(crate) struct Server {
     /// Tells the answers of this process from those of any other, over another store or by another version.
     instance: uuid::Uuid,
     cache: answer_cache::AnswerCache,
+    /// Makes pages for people, as it makes those of the report.
+    engine: Engine,
     requests: request_counts::RequestCounts,
     answers: Semaphore,
     streams: Arc<Semaphore>,
@@ -106,6 +109,7 @@ pub async fn serve(store: Store, options: &ServerOptions) -> Result<RunningServe
         store,
         instance: uuid::Uuid::now_v7(),
         cache: answer_cache::AnswerCache::default(),
+        engine: Engine::new(),
         requests: request_counts::RequestCounts::default(),
         answers: Semaphore::new(ANSWERS_AT_A_TIME),
         streams: Arc::new(Semaphore::new(STREAMS)),

@@ -8,16 +8,12 @@ use axum::http::header;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
-use tera::{Context, Tera};
 
 use super::Server;
 use super::refusal::Refusal;
+use crate::page::engine::STYLE;
 use crate::rows::RunRow;
 use crate::store::StoreError;
-use crate::visible_text::visible;
-
-/// Escaping follows the name.
-const START: &str = "start.html";
 
 /// The router with the pages too.
 pub(super) fn add_to(router: Router, server: &Arc<Server>) -> Router {
@@ -33,17 +29,15 @@ struct Start {
 
 async fn start(State(server): State<Arc<Server>>) -> Result<Response, Refusal> {
     let run = match server.store.run("latest").await {
-        Ok(run) => Some(RunRow { matrix: visible(&run.matrix).into_owned(), ..run }),
+        Ok(run) => Some(run),
         Err(StoreError::NoSuchRun { .. }) => None,
         Err(error) => return Err(error.into()),
     };
     let paths = super::served_paths();
-    let mut tera = Tera::new();
-    let page = tera.add_raw_template(START, include_str!("start.html"));
-    let page = page.and_then(|()| tera.render(START, &Context::from_serialize(&Start { run, paths })?));
-    Ok(Html(page.map_err(Refusal::unwritable)?).into_response())
+    let page = server.engine.render("start.html", "/", &Start { run, paths }).map_err(Refusal::unwritable)?;
+    Ok(Html(page).into_response())
 }
 
 async fn style() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("../../templates/style.css"))
+    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE)
 }

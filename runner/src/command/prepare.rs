@@ -279,19 +279,16 @@ fn check_selection(selection: &Selection, models: &[Model]) -> Result<(), Failur
 
 /// The filters of a plan. `only_cases` are those of a run that is repeated, at least one.
 fn filters(selection: &Selection, only_cases: Option<Vec<modelfarm_matrix::case::CaseId>>) -> Result<Filters, Failure> {
-    let Selection { cases, targets, modes, architectures, models, harnesses, workloads, shard: _, sample } = selection.clone();
-    let cases = match only_cases {
-        Some(only) if cases.is_empty() => only,
-        Some(only) => {
-            let both: Vec<_> = cases.into_iter().filter(|case| only.contains(case)).collect();
-            // An empty list would be no filter at all.
-            if both.is_empty() {
-                let message = "nothing to run: no --case is among the cases of the run that --rerun names";
-                return Err(Failure::nothing(message));
-            }
-            both
+    let mut cases = selection.cases();
+    if let Some(only) = only_cases {
+        cases.ids = match cases.ids.is_empty() {
+            true => only,
+            false => cases.ids.into_iter().filter(|case| only.contains(case)).collect(),
+        };
+        // An empty list would be no filter at all.
+        if cases.ids.is_empty() {
+            return Err(Failure::nothing("nothing to run: no --case is among the cases of the run that --rerun names"));
         }
-        None => cases,
-    };
-    Ok(Filters { cases, targets, modes, architectures, models, harnesses, workloads, sample })
+    }
+    Ok(Filters { cases, sample: selection.sample })
 }

@@ -147,10 +147,9 @@ fn filter(run: Option<String>, outcomes: Vec<Outcome>, selection: &Selection) ->
 }
 
 fn cases(selection: &Selection) -> Result<CaseFilter, Failure> {
-    let Selection { cases, targets, modes, architectures, models, harnesses, workloads, shard, sample } = selection.clone();
-    if shard.is_some() || sample.is_some() {
+    if selection.shard.is_some() || selection.sample.is_some() {
         let message = "--shard and --sample say what a run takes; a query asks by --run, --model, --architecture and the like";
         return Err(Failure::usage(message));
     }
-    Ok(CaseFilter { ids: cases, targets, modes, architectures, models, harnesses, workloads })
+    Ok(selection.cases())
 }

@@ -12,7 +12,7 @@ use modelfarm_reports::rows::RunState;
 use modelfarm_reports::store::{NewRun, Store, now_ms, this_host};
 use serde_json::{Value, json};
 
-use crate::setup::{TestFarm, modelfarm, one_at_a_time, text};
+use crate::setup::{ONE_CASE, TestFarm, modelfarm, one_at_a_time, text};
 
 /// A state folder with a database and nothing else: these commands make no environment.
 struct Recorded {
@@ -342,20 +342,10 @@ fn a_half_run_takes_no_entry_away() {
     assert_eq!(after, entry("model = \"zoo/c\"", "crash", ""));
 }
 
-const MATRIX: &str = r#"
-name = "one"
-[models]
-fixtures = "smoke"
-[cases]
-only = { model = "zoo/tiny-vit" }
-targets = ["cpu"]
-modes = ["strict-eager"]
-"#;
-
 #[test]
 fn a_run_refuses_a_target_that_does_not_exist() {
     let farm = Recorded::new();
-    let matrix = farm.file("matrix.toml", MATRIX);
+    let matrix = farm.file("matrix.toml", ONE_CASE);
     farm.file("expectations.toml", &format!("\n{}", entry("target = \"cpus\"", "crash", "")));
     for command in ["run", "plan"] {
         let (_, err) = farm.expect(2, &[command, "--matrix", text(&matrix)]);
@@ -368,7 +358,7 @@ fn a_run_refuses_a_target_that_does_not_exist() {
 fn a_matrix_tells_which_cases_there_are_before_any_is_run() {
     let _turn = one_at_a_time();
     let farm = TestFarm::new();
-    let matrix = farm.file("matrix.toml", MATRIX);
+    let matrix = farm.file("matrix.toml", ONE_CASE);
     let entries = [
         entry("model = \"zoo/tiny-vit\"", "crash", "expires = 2001-01-01\n"),
         entry("architecture = \"vitt\"", "crash", ""),
@@ -393,7 +383,7 @@ fn a_matrix_tells_which_cases_there_are_before_any_is_run() {
     farm.file("expectations.toml", &entry("model = \"zoo/tiny-vit\"", "crash", ""));
     farm.expect(1, &["run", "--matrix", text(&matrix), "--strict"]);
     assert!(farm.expect(1, &check).contains("an unexpected pass: the 1 case"));
-    let other = farm.file("other.toml", &MATRIX.replace("zoo/tiny-vit", "zoo/tiny-resnet"));
+    let other = farm.file("other.toml", &ONE_CASE.replace("zoo/tiny-vit", "zoo/tiny-resnet"));
     assert!(farm.expect(1, &["expect", "check", "--matrix", text(&other)]).contains("an unexpected pass"));
     assert!(farm.expect(1, &["expect", "check", "--planned", "--matrix", text(&other)]).contains("matches no known case"));
 }

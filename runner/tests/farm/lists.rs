@@ -5,17 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use modelfarm_reports::query::ArchitectureRow;
 use serde_json::Value;
 
-use crate::setup::{TestFarm, modelfarm, one_at_a_time, text};
-
-const MATRIX: &str = r#"
-name = "one"
-[models]
-fixtures = "smoke"
-[cases]
-only = { model = "zoo/tiny-vit" }
-targets = ["cpu"]
-modes = ["strict-eager"]
-"#;
+use crate::setup::{ONE_CASE, TestFarm, modelfarm, one_at_a_time, text};
 
 fn rows(json: &str) -> Vec<Value> {
     serde_json::from_str(json).unwrap()
@@ -72,7 +62,7 @@ fn the_fixtures_are_listed_by_architecture_and_harness_with_what_is_left_out() {
 fn what_the_fixtures_leave_out_stands_beside_a_run() {
     let _turn = one_at_a_time();
     let farm = TestFarm::new();
-    let matrix = farm.file("one.toml", MATRIX);
+    let matrix = farm.file("one.toml", ONE_CASE);
     farm.expect(0, &["run", "--matrix", text(&matrix)]);
     let ask = |arguments: &[&str]| -> Vec<ArchitectureRow> {
         let all = [&["query", "architectures", "--format", "json"], arguments].concat();

@@ -38,6 +38,17 @@ pub fn modelfarm(state: &Path) -> Command {
     command
 }
 
+/// A matrix of one case, for what needs a run and not its results.
+pub const ONE_CASE: &str = r#"
+name = "one"
+[models]
+fixtures = "smoke"
+[cases]
+only = { model = "zoo/tiny-vit" }
+targets = ["cpu"]
+modes = ["strict-eager"]
+"#;
+
 /// A farm with the shared state folder and a database of its own.
 pub struct TestFarm {
     pub folder: tempfile::TempDir,

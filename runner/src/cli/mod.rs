@@ -1,21 +1,23 @@
 //! The command line, as `modelfarm --help` tells it.
 
+mod expect;
+mod query;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use modelfarm_matrix::axes::{Dtype, Harness, Mode, Workload};
+use modelfarm_matrix::axes::{Harness, Mode, Workload};
 use modelfarm_matrix::case::CaseId;
-use modelfarm_matrix::change::Change;
-use modelfarm_matrix::date::Date;
-use modelfarm_matrix::fault::Fault;
-use modelfarm_matrix::link::Link;
-use modelfarm_matrix::outcome::Outcome;
+use modelfarm_matrix::case_filter::CaseFilter;
 use modelfarm_matrix::plan::Shard;
 use modelfarm_matrix::sample::Sample;
-use modelfarm_reports::query::{Since, WINDOW};
+use modelfarm_reports::query::Since;
 
 use crate::retention::policy::OlderThan;
+
+pub use expect::{Expect, ExpectationsOptions, Select};
+pub use query::Query;
 
 /// A test farm for model compatibility with PyTorch accelerator backends.
 #[derive(Debug, Parser)]
@@ -232,6 +234,14 @@ pub struct Selection {
     pub sample: Option<Sample>,
 }
 
+impl Selection {
+    /// The cases that it means, apart from shard and sample.
+    pub fn cases(&self) -> CaseFilter {
+        let Self { cases, targets, modes, architectures, models, harnesses, workloads, shard: _, sample: _ } = self.clone();
+        CaseFilter { ids: cases, targets, modes, architectures, models, harnesses, workloads }
+    }
+}
+
 /// How a run is executed.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Execution")]
@@ -299,312 +309,6 @@ pub struct Output {
     /// At most so many rows
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-}
-
-/// Ask the store.
-#[derive(Debug, Subcommand)]
-#[allow(clippy::large_enum_variant, reason = "one value a process")]
-pub enum Query {
-    /// Attempts, one row each
-    Results {
-        /// The run: an id, `latest` or `latest~N`; default: every run
-        #[arg(long, value_name = "R")]
-        run: Option<String>,
-        /// Only these outcomes
-        #[arg(long = "outcome", value_name = "O", num_args = 1..)]
-        outcomes: Vec<modelfarm_matrix::outcome::Outcome>,
-        /// Earlier tries too, and not only the one that counts
-        #[arg(long)]
-        all_attempts: bool,
-        /// Which cases
-        #[command(flatten)]
-        selection: Selection,
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Failures of a run in groups of one masked message, those that block most architectures first
-    Failures {
-        /// The run: an id, `latest` or `latest~N`
-        #[arg(long, value_name = "R", default_value = "latest")]
-        run: String,
-        /// Also the outcomes that say nothing about the target
-        #[arg(long)]
-        inconclusive: bool,
-        /// Only these outcomes
-        #[arg(long = "outcome", value_name = "O", num_args = 1..)]
-        outcomes: Vec<modelfarm_matrix::outcome::Outcome>,
-        /// Which cases
-        #[command(flatten)]
-        selection: Selection,
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// How each architecture stands in a run, and which the fixtures leave out
-    Architectures {
-        /// The run: an id, `latest` or `latest~N`
-        #[arg(long, value_name = "R", default_value = "latest")]
-        run: String,
-        /// Only those with a case in the run, without what the fixtures leave out
-        #[arg(long)]
-        attempted: bool,
-        /// Which cases
-        #[command(flatten)]
-        selection: Selection,
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// What changed between two runs; exit code 1 where something regressed or is a new failure
-    Regressions {
-        /// The newer run: an id, `latest` or `latest~N`; default: the newest complete run
-        #[arg(long, value_name = "R", conflicts_with = "matrix")]
-        run: Option<String>,
-        /// The newest complete run of this matrix
-        #[arg(long, value_name = "NAME")]
-        matrix: Option<String>,
-        /// What it is compared with: a run, a date or a duration, such as latest~1, 2026-11-01 or 7d; default: the complete
-        /// run of the same matrix before it
-        #[arg(long, value_name = "WHEN")]
-        since: Option<Since>,
-        /// So many complete runs before that tell whether a case flakes
-        #[arg(long, value_name = "N", default_value_t = WINDOW)]
-        window: u32,
-        /// Only these changes: regressed, fixed, new_failure, new_pass, still_failing, flaky, vanished, undecided
-        #[arg(long = "change", value_name = "C", num_args = 1..)]
-        changes: Vec<Change>,
-        /// Which cases
-        #[command(flatten)]
-        selection: Selection,
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// The nights of a matrix, with those that did not come; exit code 1 where the newest one did not or has ended incomplete
-    Nights {
-        /// The matrix; default: that of the newest run
-        #[arg(long, value_name = "NAME")]
-        matrix: Option<String>,
-        /// From one night to the next, such as 24h or 7d
-        #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration_ms)]
-        every: i64,
-        /// How far back: a date or a duration, such as 2026-11-01 or 90d
-        #[arg(long, value_name = "WHEN", default_value = "30d")]
-        since: Since,
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Cases that pass and fail by chance
-    Flakes {
-        /// The matrix; default: that of the newest complete run
-        #[arg(long, value_name = "NAME")]
-        matrix: Option<String>,
-        /// In so many of its newest complete runs
-        #[arg(long, value_name = "N", default_value_t = WINDOW)]
-        window: u32,
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Hosts, those on which more fails than elsewhere first
-    Hosts {
-        /// The matrix; default: that of the newest complete run
-        #[arg(long, value_name = "NAME")]
-        matrix: Option<String>,
-        /// In so many of its newest complete runs
-        #[arg(long, value_name = "N", default_value_t = WINDOW)]
-        window: u32,
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Since when each case works, or is broken
-    Standing {
-        /// Only runs of this matrix; default: of every matrix
-        #[arg(long, value_name = "NAME")]
-        matrix: Option<String>,
-        /// How far back: a date or a duration, such as 2026-11-01 or 90d
-        #[arg(long, value_name = "WHEN", default_value = "3650d")]
-        since: Since,
-        /// Which cases
-        #[command(flatten)]
-        selection: Selection,
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// The pass rate of each run, target and mode, with its denominator
-    PassRate {
-        /// Only runs of this matrix; default: of every matrix
-        #[arg(long, value_name = "NAME")]
-        matrix: Option<String>,
-        /// How far back: a date or a duration, such as 2026-11-01 or 90d
-        #[arg(long, value_name = "WHEN", default_value = "90d")]
-        since: Since,
-        /// Which cases
-        #[command(flatten)]
-        selection: Selection,
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// How long it took until what broke worked again
-    Repairs {
-        /// Only runs of this matrix; default: of every matrix
-        #[arg(long, value_name = "NAME")]
-        matrix: Option<String>,
-        /// How far back: a date or a duration, such as 2026-11-01 or 90d
-        #[arg(long, value_name = "WHEN", default_value = "365d")]
-        since: Since,
-        /// Which cases
-        #[command(flatten)]
-        selection: Selection,
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// The newest environment in which all of an architecture passed
-    Versions {
-        /// Only runs of this matrix; default: of every matrix
-        #[arg(long, value_name = "NAME")]
-        matrix: Option<String>,
-        /// How far back: a date or a duration, such as 2026-11-01 or 90d
-        #[arg(long, value_name = "WHEN", default_value = "365d")]
-        since: Since,
-        /// Which cases
-        #[command(flatten)]
-        selection: Selection,
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Runs, newest first
-    Runs {
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Environments that results were made in
-    Environments {
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-}
-
-/// What is known to fail.
-#[derive(Debug, Subcommand)]
-#[allow(clippy::large_enum_variant, reason = "one value a process")]
-pub enum Expect {
-    /// Every entry, and for how many cases of the newest recorded results it counts
-    List {
-        /// Of which file
-        #[command(flatten)]
-        file: ExpectationsOptions,
-        /// How to print
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Say what is wrong: entries that are stale, expired, shadowed, contradicted or useless, and names that nobody knows
-    Check {
-        /// Of which file
-        #[command(flatten)]
-        file: ExpectationsOptions,
-        /// Only what the named matrices plan counts as known: what they no longer ask is stale
-        #[arg(long, requires = "matrix")]
-        planned: bool,
-    },
-    /// Add an entry, unless `check` would find something wrong with it
-    Add {
-        /// To which file; it is created where there is none
-        #[command(flatten)]
-        file: ExpectationsOptions,
-        /// What is expected to be observed
-        #[arg(long, value_name = "O")]
-        outcome: Outcome,
-        /// Whose problem it is expected to be
-        #[arg(long, value_name = "F")]
-        fault: Option<Fault>,
-        /// Why: a person reads it beside the result
-        #[arg(long, value_name = "TEXT")]
-        reason: String,
-        /// Where it is discussed
-        #[arg(long, value_name = "URL")]
-        issue: Option<Link>,
-        /// Who looks after it
-        #[arg(long, value_name = "NAME")]
-        owner: Option<String>,
-        /// The last day on which it needs no new look
-        #[arg(long, value_name = "DATE")]
-        expires: Option<Date>,
-        /// For which cases
-        #[command(flatten)]
-        select: Select,
-    },
-    /// Propose as a diff what a run tells: entries for what failed undeclared, and narrower ones for what passed
-    Update {
-        /// Of which file; it is created where there is none
-        #[command(flatten)]
-        file: ExpectationsOptions,
-        /// The run: an id, `latest` or `latest~N`
-        #[arg(long, value_name = "R", default_value = "latest")]
-        run: String,
-        /// Entries also for the outcomes that say nothing about the target
-        #[arg(long)]
-        inconclusive: bool,
-        /// Write the file; default: only show what would change
-        #[arg(long)]
-        write: bool,
-    },
-}
-
-/// Which expectations file.
-#[derive(Debug, Clone, Default, Args)]
-pub struct ExpectationsOptions {
-    /// Expectations; default: expectations.toml beside the matrix, else those that come with the program
-    #[arg(long, value_name = "FILE")]
-    pub expectations: Option<PathBuf>,
-    /// Matrix files: the expectations lie beside the first, and `check` and `add` know their cases besides the recorded ones
-    #[arg(long, value_name = "FILE", num_args = 1..)]
-    pub matrix: Vec<PathBuf>,
-    /// More targets, or other definitions of known ones
-    #[arg(long, value_name = "FILE")]
-    pub targets_file: Option<PathBuf>,
-}
-
-/// The cases that an entry is for: those that match every option that is given, and of each any of its words.
-#[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Cases, at least one option")]
-pub struct Select {
-    /// A recorded case: its model, target, mode, workload and dtype
-    #[arg(long, value_name = "ID", conflicts_with_all = ["models", "architectures", "classes", "tags", "targets", "modes", "workloads", "dtypes"])]
-    pub case: Option<CaseId>,
-    /// Models; may end in *
-    #[arg(long = "model", value_name = "ID", num_args = 1..)]
-    pub models: Vec<String>,
-    /// Architectures; may end in *
-    #[arg(long = "architecture", value_name = "A", num_args = 1..)]
-    pub architectures: Vec<String>,
-    /// Classes; may end in *
-    #[arg(long = "class", value_name = "C", num_args = 1..)]
-    pub classes: Vec<String>,
-    /// Tags of the repository; may end in *
-    #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
-    pub tags: Vec<String>,
-    /// Targets
-    #[arg(long = "target", value_name = "T", num_args = 1..)]
-    pub targets: Vec<String>,
-    /// Modes
-    #[arg(long = "mode", value_name = "M", num_args = 1..)]
-    pub modes: Vec<Mode>,
-    /// Workloads
-    #[arg(long = "workload", value_name = "W", num_args = 1..)]
-    pub workloads: Vec<Workload>,
-    /// Dtypes
-    #[arg(long = "dtype", value_name = "D", num_args = 1..)]
-    pub dtypes: Vec<Dtype>,
 }
 
 /// The fixture models.
@@ -691,14 +395,6 @@ pub enum Db {
         #[arg(value_name = "URL")]
         into: String,
     },
-}
-
-/// A duration, as a history's beginning may be one.
-fn duration_ms(text: &str) -> Result<i64, String> {
-    match text.parse() {
-        Ok(Since::Ago(ms)) if ms > 0 => Ok(ms),
-        _ => Err("expected a duration such as 12h, 24h or 7d".to_owned()),
-    }
 }
 
 #[cfg(test)]
